@@ -8,7 +8,7 @@ from typing import Any
 
 from kohort.client.admin.changes import may_be_made
 from kohort.client.admin.coordinator_requests import refusal
-from kohort.client.cluster import Cluster, Leader, partition_error, send_to_leaders
+from kohort.client.cluster import Cluster, Leader, by_partition, partition_error, send_to_leaders
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import TopicPartition
 
@@ -58,11 +58,7 @@ async def _deleted(
     topics_field = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
     connection = await cluster.connection(node_id)
     response = await connection.send("delete_records", topics=topics_field, timeout=timeout_ms)
-    results = {
-        TopicPartition(topic.name, partition.partition_index): partition
-        for topic in response.topics
-        for partition in topic.partitions
-    }
+    results = by_partition(response.topics)
     return {
         tp: partition_error(cluster, tp, results.get(tp)) or results[tp].low_watermark
         for tp in before
@@ -93,9 +89,7 @@ def _directory(directory: Any) -> LogDirectory:
         path=directory.log_dir,
         error=refusal(directory.error_code),
         sizes={
-            TopicPartition(topic.name, partition.partition_index): partition.partition_size
-            for topic in directory.topics
-            for partition in topic.partitions
+            tp: partition.partition_size for tp, partition in by_partition(directory.topics).items()
         },
         total_bytes=getattr(directory, "total_bytes", None),
         usable_bytes=getattr(directory, "usable_bytes", None),

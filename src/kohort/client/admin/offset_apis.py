@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
-from kohort.client.cluster import Cluster
+from kohort.client.cluster import Cluster, by_partition
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.offset_messages import (
     GROUP_LISTS_SINCE,
@@ -231,8 +231,6 @@ async def _delete(
     if error := refusal(response.error_code, f"group {groups[0]}"):
         return {groups[0]: error}
     errors_by_partition: PartitionErrors = {
-        TopicPartition(topic.name, partition.partition_index): refusal(partition.error_code)
-        for topic in response.topics
-        for partition in topic.partitions
+        tp: refusal(partition.error_code) for tp, partition in by_partition(response.topics).items()
     }
     return {groups[0]: errors_by_partition}

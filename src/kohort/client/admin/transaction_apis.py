@@ -15,7 +15,14 @@ from kohort.client.admin.transaction_values import (
     TransactionListing,
     TransactionListings,
 )
-from kohort.client.cluster import TRANSACTION, Cluster, Leader, partition_error, send_to_leaders
+from kohort.client.cluster import (
+    TRANSACTION,
+    Cluster,
+    Leader,
+    by_partition,
+    partition_error,
+    send_to_leaders,
+)
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import GroupId, TopicPartition
 
@@ -179,11 +186,7 @@ async def describe_producers(
                 for name, partitions in topics.items()
             ],
         )
-        results = {
-            TopicPartition(topic.name, partition.partition_index): partition
-            for topic in response.topics
-            for partition in topic.partitions
-        }
+        results = by_partition(response.topics)
         return {
             tp: partition_error(cluster, tp, results.get(tp))
             or tuple(map(_producer, results[tp].active_producers))

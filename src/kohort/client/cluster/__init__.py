@@ -2,7 +2,7 @@
 
 from kohort.client.cluster.cluster import Cluster, open_cluster, request_topics
 from kohort.client.cluster.find_coordinator import GROUP, TRANSACTION
-from kohort.client.cluster.leader_requests import partition_error, send_to_leaders
+from kohort.client.cluster.leader_requests import by_partition, partition_error, send_to_leaders
 from kohort.client.cluster.metadata import (
     NO_EPOCH,
     NO_ID,
@@ -29,6 +29,7 @@ __all__ = [
     "Offset",
     "PartitionMetadata",
     "TopicMetadata",
+    "by_partition",
     "list_offsets",
     "open_cluster",
     "partition_error",

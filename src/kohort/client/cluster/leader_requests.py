@@ -7,7 +7,7 @@ does not affect another.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from kohort.client.backoff import CHECK_BROKERS, retrying
@@ -93,6 +93,15 @@ async def _send_once(
     await asyncio.gather(*(locate(*tp_and_kind) for tp_and_kind in kinds.items()))
     await asyncio.gather(*(send_request(*key, leaders) for key, leaders in requests.items()))
     return outcomes
+
+
+def by_partition(topics: Iterable[Any]) -> dict[TopicPartition, Any]:
+    """The partitions of a broker's response, which has them by topic."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in topics
+        for partition in topic.partitions
+    }
 
 
 def partition_error(cluster: Cluster, tp: TopicPartition, response: Any) -> KafkaError | None:

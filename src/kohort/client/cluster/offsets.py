@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kohort.client.cluster.cluster import Cluster, Leader
-from kohort.client.cluster.leader_requests import partition_error, send_to_leaders
+from kohort.client.cluster.leader_requests import by_partition, partition_error, send_to_leaders
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
@@ -88,11 +88,7 @@ async def _list_from_leader(
         isolation_level=1 if isolation == "read_committed" else 0,
         topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     )
-    responses = {
-        TopicPartition(topic.name, partition.partition_index): partition
-        for topic in response.topics
-        for partition in topic.partitions
-    }
+    responses = by_partition(response.topics)
     return {tp: _outcome(cluster, tp, responses.get(tp)) for tp in queried}
 
 
