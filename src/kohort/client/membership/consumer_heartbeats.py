@@ -14,7 +14,7 @@ from kohort.client.membership.events import (
     End,
     ForgetCoordinator,
 )
-from kohort.client.membership.leaving import LEAVE_TIMEOUT_MS
+from kohort.client.membership.leaving import LEAVE_TIMEOUT_MS, next_leave_at
 from kohort.client.membership.reconciling import handle_assignment
 from kohort.errors import ErrorCode
 
@@ -222,13 +222,6 @@ def _handle_leave_response(member: ConsumerState, error: ErrorCode, now: int) ->
 
 def leave_failed(member: ConsumerState, error: str, now: int) -> None:
     """Retry the leave until `leave_until`."""
-    retry_at = now + member.backoff(1)
-    if retry_at >= member.leave_until:
-        member.log_event(
-            "left",
-            f"without the coordinator's response ({error}): "
-            "the session timeout ends the membership",
-        )
+    member.due_at = next_leave_at(member, error, now)
+    if member.due_at is None:
         member.finish_leave()
-    else:
-        member.due_at = retry_at

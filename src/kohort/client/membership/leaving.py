@@ -8,7 +8,7 @@ from typing import Final
 from kohort.client.group_errors import moves_coordinator
 from kohort.client.membership.ending import enter_final_phase
 from kohort.client.membership.events import End, ForgetCoordinator, LeaveGroup, Left
-from kohort.client.membership.state import MembershipState, Phase
+from kohort.client.membership.state import MembershipState, MemberState, Phase
 from kohort.errors import ErrorCode
 
 LEAVE_TIMEOUT_MS: Final = 5_000
@@ -53,17 +53,23 @@ def handle_leave_response(member: MembershipState, error: ErrorCode, now: int) -
 
 def leave_failed(member: MembershipState, error: str, now: int) -> None:
     """Retry LeaveGroup until `leave_until`."""
-    retry_at = now + member.backoff(1)
-    if retry_at >= member.leave_until:
-        member.log_event(
-            "left",
-            f"without the coordinator's response ({error}): "
-            "the session timeout ends the membership",
-        )
+    member.retry_at = next_leave_at(member, error, now)
+    if member.retry_at is None:
         finish_leave(member)
     else:
         member.phase = Phase.OUT
-        member.retry_at = retry_at
+
+
+def next_leave_at(member: MemberState, error: str, now: int) -> int | None:
+    """Time of the next attempt to leave; None, which is logged, if it is after `leave_until`."""
+    retry_at = now + member.backoff(1)
+    if retry_at < member.leave_until:
+        return retry_at
+    member.log_event(
+        "left",
+        f"without the coordinator's response ({error}): the session timeout ends the membership",
+    )
+    return None
 
 
 def finish_leave(member: MembershipState) -> None:
