@@ -15,14 +15,18 @@ from typing import Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import ALL_APIS
+from kohort.protocol.messages import response
 from kohort.server.handlers import forwarding
 from kohort.server.handlers.modules import handler_module
+from kohort.server.net import Exchange
+from kohort.transactions.requests import ProducerResponse
 
 __all__ = [
     "cut_reason",
     "forwarding_handler_module",
     "handler_module",
     "milliseconds",
+    "respond_with_producer",
     "without_fenced",
 ]
 
@@ -53,3 +57,19 @@ def without_fenced(error: ErrorCode) -> ErrorCode:
     """The error for a request whose version does not know PRODUCER_FENCED (KIP-588)."""
     fenced = error is ErrorCode.producer_fenced
     return ErrorCode.invalid_producer_epoch if fenced else error
+
+
+def respond_with_producer(
+    exchange: Exchange, producer: ProducerResponse, *, fenced_since: int
+) -> None:
+    """Respond with a producer id; versions before `fenced_since` do not know PRODUCER_FENCED."""
+    is_known = exchange.version >= fenced_since
+    exchange.respond(
+        response(
+            exchange.api_key,
+            exchange.version,
+            error_code=producer.error if is_known else without_fenced(producer.error),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+        )
+    )

@@ -8,8 +8,7 @@ its next transaction (KIP-890).
 from typing import TYPE_CHECKING, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import response
-from kohort.server.handlers import without_fenced
+from kohort.server.handlers import respond_with_producer
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.transactions.requests import EndTransaction, ProducerResponse
@@ -28,18 +27,7 @@ async def handle(services: Services, exchange: Exchange, request: "EndTxnRequest
         ended = await _ended(services, exchange.version, request)
     except KafkaError as error:
         ended = ProducerResponse(error.code)
-    error_code = ended.error
-    if exchange.version < PRODUCER_FENCED_SINCE:
-        error_code = without_fenced(error_code)
-    exchange.respond(
-        response(
-            exchange.api_key,
-            exchange.version,
-            error_code=error_code,
-            producer_id=ended.producer_id,
-            producer_epoch=ended.producer_epoch,
-        )
-    )
+    respond_with_producer(exchange, ended, fenced_since=PRODUCER_FENCED_SINCE)
 
 
 async def _ended(services: Services, version: int, request: "EndTxnRequest") -> ProducerResponse:

@@ -11,9 +11,8 @@ Ids are reserved in blocks, durably, so that none is given twice.
 from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import response
 from kohort.server.authorization import Access
-from kohort.server.handlers import milliseconds, without_fenced
+from kohort.server.handlers import milliseconds, respond_with_producer
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.transactions.requests import InitProducerId, ProducerResponse
@@ -21,7 +20,6 @@ from kohort.transactions.requests import InitProducerId, ProducerResponse
 if TYPE_CHECKING:
     from kohort.protocol.requests import InitProducerIdRequest
 
-API_KEY = 22
 NONE = -1
 PRODUCER_FENCED_SINCE = 4
 
@@ -32,18 +30,7 @@ async def handle(services: Services, exchange: Exchange, request: "InitProducerI
         initialized = await _initialized(services, request)
     except KafkaError as error:
         initialized = ProducerResponse(error.code)
-    error_code = initialized.error
-    if exchange.version < PRODUCER_FENCED_SINCE:
-        error_code = without_fenced(error_code)
-    exchange.respond(
-        response(
-            API_KEY,
-            exchange.version,
-            error_code=error_code,
-            producer_id=initialized.producer_id,
-            producer_epoch=initialized.producer_epoch,
-        )
-    )
+    respond_with_producer(exchange, initialized, fenced_since=PRODUCER_FENCED_SINCE)
 
 
 def _authorize(access: Access, transactional_id: str | None) -> None:
