@@ -366,8 +366,8 @@ class SharedMetadata:
         """
 
         def steps() -> Generator[None, None, Sequence[MetadataRecord]]:
+            yield from ()
             return decide()
-            yield
 
         return await self.decide_in_slices(steps, reads=reads)
 
