@@ -17,7 +17,7 @@ from kohort.cluster import (
     UnknownOutcomeError,
 )
 from kohort.errors import KohortError
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.protocol.batches import Record, build
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.metadata import MetadataRecord, TopicRecord
@@ -37,7 +37,7 @@ class Node:
     """Node 1, which leads the only partition, and does what the test says. Node 2 does nothing."""
 
     def __init__(self) -> None:
-        self.shared = SharedMemory(lambda: NOW)
+        self.shared = MemoryCluster(lambda: NOW)
         self._storage = MemoryStorage(self.shared, 1)
         self.metadata = SharedMetadata(self._storage, lambda: NOW)
 

@@ -18,7 +18,7 @@ import pytest
 from effort import seeds
 from kohort.cluster import Logged, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.quotas import quota_entity
 from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, PatternType
 from kohort.security.acls import ResourceType as AclResource
@@ -56,7 +56,7 @@ REFUSALS = {
 class UnreliableStorage(MemoryStorage):
     """Other tasks run in between; answers get lost, of appends that were made, are made later."""
 
-    def __init__(self, random: Random, shared: SharedMemory, node_id: int) -> None:
+    def __init__(self, random: Random, shared: MemoryCluster, node_id: int) -> None:
         super().__init__(shared, node_id)
         self.loses_answers = False
         self._random = random

@@ -11,7 +11,7 @@ from effort import examples
 from kohort.cluster import LEASE_MS, FencedError, ReassignmentPlanned, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
@@ -82,7 +82,7 @@ async def test_topics_that_grow_together_take_few_batches() -> None:
 class SilentStorage(MemoryStorage):
     """A database that answers no append, and whose answers may be lost."""
 
-    def __init__(self, shared: SharedMemory, node_id: int) -> None:
+    def __init__(self, shared: MemoryCluster, node_id: int) -> None:
         super().__init__(shared, node_id)
         self.answers = asyncio.Event()
         self.answers.set()

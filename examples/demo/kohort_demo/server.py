@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from kohort.log.unusable import unusable
+from kohort.log.directory_errors import unusable_directory
 from kohort.testing.server_process import ServerProcess, ServerProcessError
 from kohort_demo.errors import DemoError
 
@@ -40,7 +40,7 @@ class Server:
         try:
             data.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DemoError(unusable(data, error)) from error
+            raise DemoError(unusable_directory(data, error)) from error
         self._data = data
         self._process = self._serve() if is_free(*listen) else self._serve_elsewhere()
 

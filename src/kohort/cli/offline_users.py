@@ -9,7 +9,7 @@ from typing import Self
 from kohort.cli.options import RefusedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log import directory_format
-from kohort.log.unusable import unusable
+from kohort.log.directory_errors import unusable_directory
 from kohort.runtime.clock import SystemClock
 from kohort.security.scram import (
     BY_MECHANISM,
@@ -54,7 +54,7 @@ class OfflineUsers:
             except KohortError as error:
                 raise RefusedError(f"--data-dir {path}: {error}") from error
             except OSError as error:
-                raise RefusedError(unusable(path, error)) from error
+                raise RefusedError(unusable_directory(path, error)) from error
             yield cls(controller)
 
     async def describe_scram_users(self) -> Mapping[str, Mapping[str, int]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli import options as cli_options
 from kohort.errors import KohortError
 from kohort.log import directory_format
-from kohort.log.unusable import unusable
+from kohort.log.directory_errors import unusable_directory
 from kohort.server.broker import Broker
 from kohort.server.cluster import Worker
 from kohort.server.config import Config, shown_storage
@@ -76,7 +76,9 @@ def _gather_data(config: Config) -> None:
         except KohortError as error:
             raise cli_options.RefusedError(str(error)) from error
         except OSError as error:
-            raise cli_options.RefusedError(unusable(Path(config["log.dir"]), error)) from error
+            raise cli_options.RefusedError(
+                unusable_directory(Path(config["log.dir"]), error)
+            ) from error
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import scan, whole
+from kohort.log import scan
 from kohort.log.damage import CorruptLogError
 from kohort.log.index import SegmentIndex
 from kohort.log.segment_recovery import RecoverableSegment
 from kohort.log.storage import Records, Store
+from kohort.log.undamaged_batches import undamaged_batches
 from kohort.protocol.batches import HEADER_SIZE, Header, read_header
 
 _MAX_REMEMBERED: Final = 16
@@ -294,7 +295,7 @@ class Segment(RecoverableSegment):
 
         Raises OSError.
         """
-        return whole.batches(self.log, start, self._offset_at(start), self.end_offset)
+        return undamaged_batches(self.log, start, self._offset_at(start), self.end_offset)
 
     def _offset_at(self, position: int) -> int:
         """Base offset of the batch at `position`, or of the segment at its start."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig, MigrationPolicy
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
-from kohort.log.unusable import unusable
+from kohort.log.directory_errors import unusable_directory
 from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
 from kohort.runtime.clock import Clock, SystemClock
@@ -229,7 +229,7 @@ class Broker:
         if in_postgres(storage):
             return KohortError(f"{shown_storage(storage)} cannot be used: {error}")
         if isinstance(error, OSError):
-            return KohortError(unusable(Path(self.config["log.dir"]), error))
+            return KohortError(unusable_directory(Path(self.config["log.dir"]), error))
         return KohortError(f"the data directory cannot be used: {error}")
 
     async def _open_topics(self) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from kohort.cluster import Leader
 from kohort.log.base import Log
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.server.cluster import LeadershipLoop
 from kohort.server.config import Config
 from kohort.server.controller import SharedController, coordinator_topics
@@ -94,7 +94,7 @@ class Nodes:
     def __init__(
         self,
         *,
-        storage: Callable[[SharedMemory, int], MemoryStorage] = MemoryStorage,
+        storage: Callable[[MemoryCluster, int], MemoryStorage] = MemoryStorage,
         **settings: object,
     ) -> None:
         """`settings` are those of every node, with underscores for dots.
@@ -104,7 +104,7 @@ class Nodes:
         self.storage = storage
         self.settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.elapsed_ms = 0.0
-        self.shared = SharedMemory(self.timestamp)
+        self.shared = MemoryCluster(self.timestamp)
         self.nodes: dict[int, Node] = {}
 
     def timestamp(self) -> Timestamp:

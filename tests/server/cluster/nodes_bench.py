@@ -10,7 +10,7 @@ from uuid import UUID
 from kohort.cluster import Leader, Observed, ReassignmentPlanned
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
-from kohort.log.shared_memory import MemoryStorage, SharedMemory, SharedMemoryDirectory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage, SharedMemoryDirectory
 from kohort.log.standby import Source, StandbyLog
 from kohort.runtime.clock import SystemClock
 from kohort.server.broker import Broker
@@ -26,7 +26,7 @@ class SharedCluster:
     def __init__(self, count: int = 3, **settings: Any) -> None:
         self.count = count
         self.clock = MovableClock()
-        self.shared = SharedMemory(self.clock.timestamp)
+        self.shared = MemoryCluster(self.clock.timestamp)
         self.storages: dict[int, FailingStorage] = {}
         self.brokers: dict[int, Broker] = {}
         self._ports: dict[int, int] = {}
@@ -125,7 +125,7 @@ class SharedCluster:
 class SlowLogs(SharedMemoryDirectory):
     """Logs that a standby reads on only while `is_readable` is set."""
 
-    def __init__(self, shared: SharedMemory) -> None:
+    def __init__(self, shared: MemoryCluster) -> None:
         super().__init__(shared)
         self.is_readable = asyncio.Event()
         self.is_readable.set()
@@ -164,7 +164,7 @@ class FailingStorage(MemoryStorage):
     """How many were begun."""
     renewals = 0
 
-    def __init__(self, shared: SharedMemory, node_id: int) -> None:
+    def __init__(self, shared: MemoryCluster, node_id: int) -> None:
         super().__init__(shared, node_id)
         self.logs = SlowLogs(shared)
 
@@ -185,7 +185,7 @@ class FailingStorage(MemoryStorage):
 class MemoryNode:
     """A `Shared` of memory."""
 
-    def __init__(self, shared: SharedMemory, node: int) -> None:
+    def __init__(self, shared: MemoryCluster, node: int) -> None:
         self.storage = FailingStorage(shared, node)
         self.logs = self.storage.logs
 

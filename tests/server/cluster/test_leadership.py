@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from kohort.cluster import LEASE_MS, NO_LEADER, LeaderChanged, NodeFenced, ReassignmentPlanned
 from kohort.errors import ErrorCode
 from kohort.log.memory import memory_log
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
 from kohort.server.cluster.leadership import LeadershipLoop
@@ -679,7 +679,7 @@ async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
 ) -> None:
     """It registers, and then decides who leads what."""
     clock = MovableClock()
-    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    node = MemoryNode(MemoryCluster(clock.timestamp), 1)
     metadata = SharedMetadata(node.storage, clock.timestamp)
     await node.storage.claim()
     await metadata.decide(lambda: [*coordinator_topics(Config({"node.id": 1}))])
@@ -704,7 +704,7 @@ async def test_trouble_is_told_once_and_its_end_too(
 ) -> None:
     caplog.set_level(logging.INFO, "kohort.cluster")
     clock = MovableClock()
-    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    node = MemoryNode(MemoryCluster(clock.timestamp), 1)
     metadata = SharedMetadata(node.storage, clock.timestamp)
     await node.storage.claim()
     replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
@@ -739,7 +739,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
 ) -> None:
     caplog.set_level(logging.ERROR)
     clock = MovableClock()
-    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    node = MemoryNode(MemoryCluster(clock.timestamp), 1)
     metadata = SharedMetadata(node.storage, clock.timestamp)
     await node.storage.claim()
     metadata.commit(TopicRecord(id=UUID(int=1), name="orders", partitions=3))

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from kohort.errors import KohortError
-from kohort.log.shared_memory import SharedMemory
+from kohort.log.memory_cluster import MemoryCluster
 from kohort.protocol.batches import Record, build
 from kohort.server.broker import Broker
 from kohort.server.cluster import shared_node
@@ -21,7 +21,7 @@ async def test_a_start_that_has_to_wait_tells_why_once(
 ) -> None:
     caplog.set_level(logging.WARNING, "kohort.cluster")
     clock = MovableClock()
-    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    node = MemoryNode(MemoryCluster(clock.timestamp), 1)
     claim, refusals = node.storage.claim, [OSError("too many connections")] * 2
 
     async def claim_at_last() -> int:
@@ -51,7 +51,7 @@ async def test_a_start_without_the_storage_names_it(
 ) -> None:
     monkeypatch.setattr(shared_node, "STARTUP_TIMEOUT_S", 0.05)
     clock = MovableClock()
-    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    node = MemoryNode(MemoryCluster(clock.timestamp), 1)
     failing = node if fails == "open" else node.storage
     monkeypatch.setattr(failing, fails, AsyncMock(side_effect=OSError("it failed")))
     storage = "postgresql://kohort:secret@db/d?sslpassword=secret"
@@ -63,7 +63,7 @@ async def test_a_start_without_the_storage_names_it(
 
 async def test_a_log_of_a_later_version_is_refused() -> None:
     clock = MovableClock()
-    shared = SharedMemory(clock.timestamp)
+    shared = MemoryCluster(clock.timestamp)
     shared.append(build([Record(b'{"zone":"x"}', b"{}")]))
     config = Config({"listeners": "127.0.0.1:0", "storage": "memory", "node.id": 1})
     with tempfile.TemporaryDirectory() as sockets:

@@ -17,9 +17,9 @@ import pytest
 from effort import seeds
 from kohort.errors import ErrorCode
 from kohort.log.base import LogConfig
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.log.producers import REMEMBERED_BATCHES
 from kohort.log.scan import headers
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.controller import SharedController
 from kohort.server.metadata import ClusterIdRecord, TopicRecord
 from kohort.server.refused_batches import RETRIED_ERRORS
@@ -43,7 +43,7 @@ class Node(HandlerBench):
 
     controller: SharedController
 
-    def __init__(self, shared: SharedMemory) -> None:
+    def __init__(self, shared: MemoryCluster) -> None:
         self._shared = shared
         super().__init__()
 
@@ -73,7 +73,7 @@ class History:
         self._random = Random(seed)
         self._told = [f"seed {seed}"]
         self._settled_after = settled_after
-        self._shared = SharedMemory(lambda: START)
+        self._shared = MemoryCluster(lambda: START)
         self._nodes = Node(self._shared), Node(self._shared)
         self._producer = JavaProducer(BATCHES)
         self._leader, self._epoch = 0, -1

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kohort.cluster import FencedError, Leader, LeaderChanged, Logged, UnknownOutcomeError
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.server.config.resources import ResourceType
 from kohort.server.metadata import (
     ConfigsRecord,
@@ -45,7 +45,7 @@ class Nodes:
     """Two nodes of one cluster."""
 
     def __init__(self) -> None:
-        self.shared = SharedMemory(lambda: NOW)
+        self.shared = MemoryCluster(lambda: NOW)
         self.storages = [FaultyStorage(self.shared, node) for node in (1, 2)]
         self.metadata = [SharedMetadata(each, lambda: NOW) for each in self.storages]
         self.taken_back: list[list[UUID]] = []

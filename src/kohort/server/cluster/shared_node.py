@@ -12,7 +12,7 @@ from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.errors import KohortError
 from kohort.log.base import LogDirectory
 from kohort.log.partition_mark import new_cluster_id
-from kohort.log.shared import SharedLogDirectory
+from kohort.log.shared_directory import SharedLogDirectory
 from kohort.runtime.clock import Clock
 from kohort.security.peer import Endpoint
 from kohort.server.cluster.cluster_role import Dispatch, Participant, RequestT

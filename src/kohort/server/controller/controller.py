@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
-from kohort.log.shared import SharedLogDirectory
+from kohort.log.shared_directory import SharedLogDirectory
 from kohort.server.config import Config
 from kohort.server.controller.acl_control import AclControl
 from kohort.server.controller.client_quota_control import ClientQuotaControl

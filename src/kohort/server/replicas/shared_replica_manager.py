@@ -8,7 +8,7 @@ from uuid import UUID
 from kohort.cluster import TopicKind, TopicSize
 from kohort.log.base import Log
 from kohort.log.remote_log import RemoteLog
-from kohort.log.shared import SharedLogDirectory
+from kohort.log.shared_directory import SharedLogDirectory
 from kohort.log.standby import StandbyLog
 from kohort.server.config import Config
 from kohort.server.metadata import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, MetadataImage

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from kohort.errors import KohortError
-from kohort.log.unusable import unusable
+from kohort.log.directory_errors import unusable_directory
 from kohort.log.worker_directories import spread
 from kohort.server.addresses import Address
 from kohort.server.cluster import Worker, place_of
@@ -125,7 +125,7 @@ def spread_data(config: Config) -> None:
     try:
         spread(path, config.workers, place_of(config.workers))
     except OSError as error:
-        raise KohortError(unusable(path, error)) from error
+        raise KohortError(unusable_directory(path, error)) from error
 
 
 def _directory_of_sockets() -> tempfile.TemporaryDirectory[str]:

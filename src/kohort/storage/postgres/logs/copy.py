@@ -8,8 +8,8 @@ from kohort.errors import KohortError
 from kohort.log.backing import Checkpoint
 from kohort.log.copying import Extent
 from kohort.log.index import SegmentIndex
+from kohort.log.memory_cluster import SharedMemoryStore
 from kohort.log.segment import Segment
-from kohort.log.shared_memory import SharedMemoryStore
 from kohort.log.storage import MemoryStore
 from kohort.storage.postgres import exclusive_lock, schema
 from kohort.storage.postgres.control import Control

@@ -8,7 +8,7 @@ from uuid import UUID
 from kohort.log import scan
 from kohort.log.directory_format import METADATA_NAME
 from kohort.log.findings import Finding, Fold, Known, Level
-from kohort.log.shared_memory import SharedMemoryStore
+from kohort.log.memory_cluster import SharedMemoryStore
 from kohort.storage.postgres.link import Connection
 from kohort.types import TopicPartition
 

@@ -1,4 +1,4 @@
-"""The logs of a cluster: a node has those that it leads, and reads those that come to it next."""
+"""A directory of logs that the nodes of a cluster share: a node opens those that it leads."""
 
 from collections.abc import Callable, Container
 from typing import Protocol

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from kohort.log.directory_errors import unusable_directory
 from kohort.log.lock import DirectoryLock
-from kohort.log.unusable import unusable
 
 
 def refusal(path: Path) -> str:
     with pytest.raises(OSError) as refused:
         DirectoryLock(path)
-    return unusable(path, refused.value)
+    return unusable_directory(path, refused.value)
 
 
 @pytest.mark.parametrize("below", ["", "d", "d/e"])
@@ -40,7 +40,7 @@ def test_a_place_that_takes_no_directories() -> None:
     ],
 )
 def test_other_refusals_name_the_place(code: int, told: str) -> None:
-    text = unusable(Path("/d"), OSError(code, os.strerror(code), "/d/.lock"))
+    text = unusable_directory(Path("/d"), OSError(code, os.strerror(code), "/d/.lock"))
     assert told in text
     assert "or name another directory with --data" in text
     assert "Errno" not in text
@@ -49,4 +49,4 @@ def test_other_refusals_name_the_place(code: int, told: str) -> None:
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "t-0"
     error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(gone))
-    assert f"{gone}: No such file or directory" in unusable(tmp_path, error)
+    assert f"{gone}: No such file or directory" in unusable_directory(tmp_path, error)

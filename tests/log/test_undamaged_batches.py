@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.log import whole
 from kohort.log.storage import MemoryStore
+from kohort.log.undamaged_batches import undamaged_batches
 from kohort.protocol import batches
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import Record
@@ -30,7 +30,7 @@ def test_batches_around_one_changed_bit_are_found(written, is_compacted, at, bit
     before = list(batches.iterate(data))
     at %= len(data)
     data[at] ^= 1 << bit
-    found = list(whole.batches(MemoryStore(data), 0, 0, offset))
+    found = list(undamaged_batches(MemoryStore(data), 0, 0, offset))
     changed = max(number for number, (position, _) in enumerate(before) if position <= at)
     lost = [each for each in before if each not in found]
     assert before[changed] in lost
@@ -50,4 +50,6 @@ def test_batches_around_one_changed_bit_are_found(written, is_compacted, at, bit
 
 @given(st.binary(max_size=200), st.integers(0, 200))
 def test_none_in_noise(data, start):
-    assert list(whole.batches(MemoryStore(bytearray(data)), min(start, len(data)), 0, 100)) == []
+    assert (
+        list(undamaged_batches(MemoryStore(bytearray(data)), min(start, len(data)), 0, 100)) == []
+    )

@@ -1,4 +1,4 @@
-"""The whole batches of a segment that has damaged ones.
+"""The undamaged batches of a segment that has damaged ones.
 
 The CRC of a batch covers all but its base offset, its length and its leader epoch. A wrong length
 makes the CRC fail. A wrong offset or epoch contradicts that of a batch beside it, which leaves open
@@ -13,10 +13,10 @@ from kohort.log.storage import Store
 from kohort.protocol.batches import HEADER_SIZE, Header, read_header
 
 
-def batches(
+def undamaged_batches(
     store: Store, start: int, next_offset: int, end_offset: int
 ) -> Iterator[tuple[int, Header]]:
-    """(position, header) of the whole batches from `start` on, with damaged ones between them.
+    """(position, header) of the undamaged batches from `start` on, with damaged ones between them.
 
     The batch at `start` does not lie before `next_offset`, and follows it if it is that. The last
     one lies before `end_offset`. Raises OSError.

@@ -7,7 +7,7 @@ from typing import Final
 _OTHER: Final = "or name another directory with --data (log.dir)"
 
 
-def unusable(path: Path, error: OSError) -> str:
+def unusable_directory(path: Path, error: OSError) -> str:
     """Why the data directory `path` cannot be used, and what to do."""
     return f"the data directory {path} cannot be used: {_reason(path, error)}"
 

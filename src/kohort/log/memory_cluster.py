@@ -1,4 +1,4 @@
-"""Logs in memory that several nodes of one process share: for tests, and for embedding."""
+"""A cluster whose nodes share logs in the memory of one process: for tests, and for embedding."""
 
 import asyncio
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ class _Row:
     """The one that has the session, as long as it is there."""
 
 
-class SharedMemory:
+class MemoryCluster:
     """State that the nodes share: their rows, the metadata log, and the logs of partitions."""
 
     def __init__(self, now: Callable[[], Timestamp], cluster_id: str | None = None) -> None:
@@ -122,7 +122,7 @@ class SharedMemory:
 class _Source:
     """The `Source` of a log, which its leader may yet have to make."""
 
-    shared: SharedMemory
+    shared: MemoryCluster
     topic_partition: TopicPartition
     topic_id: UUID
 
@@ -148,7 +148,7 @@ class _Source:
 class MemoryStorage:
     """The `SharedStorage` of one process, with the logs that it has taken."""
 
-    def __init__(self, shared: SharedMemory, node_id: int) -> None:
+    def __init__(self, shared: MemoryCluster, node_id: int) -> None:
         self._shared = shared
         self.node_id = node_id
         self.session = -1
@@ -222,7 +222,7 @@ class MemoryStorage:
 class SharedMemoryDirectory(MemoryDirectory):
     """The logs of one node; the `SharedLogDirectory` of memory."""
 
-    def __init__(self, shared: SharedMemory) -> None:
+    def __init__(self, shared: MemoryCluster) -> None:
         super().__init__(shared.cluster_id)
         self._shared = shared
 

@@ -9,7 +9,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log import scan
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.protocol import batches
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, from_producer, values_of
@@ -33,7 +33,7 @@ def clock():
 
 @pytest.fixture
 async def nodes(clock):
-    shared = SharedMemory(clock)
+    shared = MemoryCluster(clock)
     nodes = [MemoryStorage(shared, node) for node in (1, 2)]
     for node in nodes:
         await node.claim()
@@ -115,7 +115,7 @@ async def test_the_metadata_log_takes_a_batch_only_at_its_end(nodes):
 
 
 async def test_one_process_has_a_node(nodes, clock):
-    other = MemoryStorage(SharedMemory(clock), 1)
+    other = MemoryStorage(MemoryCluster(clock), 1)
     await other.claim()
     observed = await nodes[0].observe()
     assert not observed.is_gone(1, nodes[0].session)
@@ -124,7 +124,7 @@ async def test_one_process_has_a_node(nodes, clock):
 
 
 async def test_another_process_gets_a_node_that_is_gone(clock):
-    shared = SharedMemory(clock)
+    shared = MemoryCluster(clock)
     former, later = MemoryStorage(shared, 1), MemoryStorage(shared, 1)
     await former.claim()
     with pytest.raises(KohortError):
