@@ -12,7 +12,7 @@ from kohort.log import scan
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.index import SegmentIndex
-from kohort.log.leader_epochs import MAX_LEADER_EPOCH, LeaderEpochs
+from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.memory import MemoryBacking, MemoryDirectory
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
@@ -23,12 +23,6 @@ from kohort.protocol.batches import Buffer, read_header
 from kohort.types import Timestamp, TopicPartition
 
 _READ_BYTES: Final = 1 << 18
-
-
-class SharedMemoryStore(MemoryStore):
-    """Bytes of a segment whose leaders change."""
-
-    latest_epoch = MAX_LEADER_EPOCH
 
 
 @dataclass(slots=True)
@@ -57,7 +51,7 @@ class _Backing(MemoryBacking):
 
     def new_segment(self, base_offset: int, interval: int = 4096) -> Segment:
         index = SegmentIndex(MemoryStore(), MemoryStore())
-        return Segment(base_offset, SharedMemoryStore(), index, interval)
+        return Segment(base_offset, MemoryStore(), index, interval)
 
     def save(self, checkpoint: Checkpoint) -> None:
         self._stored.checkpoint = checkpoint

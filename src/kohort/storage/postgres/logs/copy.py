@@ -8,7 +8,6 @@ from kohort.errors import KohortError
 from kohort.log.backing import Checkpoint
 from kohort.log.copying import Extent
 from kohort.log.index import SegmentIndex
-from kohort.log.memory_cluster import SharedMemoryStore
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
 from kohort.storage.postgres import exclusive_lock, schema
@@ -133,7 +132,7 @@ class PostgresLogCopy:
 
     def new_segment(self, base_offset: int) -> Segment:
         index = SegmentIndex(MemoryStore(), MemoryStore())
-        return Segment(base_offset, SharedMemoryStore(), index, PAGE_BYTES)
+        return Segment(base_offset, MemoryStore(), index, PAGE_BYTES)
 
     def store(self, segment: Segment, *, is_active: bool) -> None:  # noqa: ARG002
         """A new segment follows the last one, as after `segment.ms`."""

@@ -8,7 +8,7 @@ from uuid import UUID
 from kohort.log import scan
 from kohort.log.directory_format import METADATA_NAME
 from kohort.log.findings import Finding, Fold, Known, Level
-from kohort.log.memory_cluster import SharedMemoryStore
+from kohort.log.storage import MemoryStore
 from kohort.storage.postgres.link import Connection
 from kohort.types import TopicPartition
 
@@ -117,7 +117,7 @@ class _CheckedLog:
         """What is wrong inside a row."""
         data, end, following = row["data"], 0, row["base"]
         first: int | None = None
-        for position, header, _ in scan.intact(SharedMemoryStore(bytearray(data)), 0, row["base"]):
+        for position, header, _ in scan.intact(MemoryStore(bytearray(data)), 0, row["base"]):
             if header.partition_leader_epoch < self._epoch:
                 return (
                     f"the leader epoch {header.partition_leader_epoch} at offset "
