@@ -24,7 +24,7 @@ from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Pa
 from kohort.security.acls import ResourceType as AclResource
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
-from kohort.server.controller import NewTopic
+from kohort.server.controller import Growth, NewTopic
 from kohort.server.metadata import (
     AclRecord,
     AclRemoved,
@@ -154,7 +154,9 @@ class Changes:
         self.told["deleted", name] += 1
 
     async def grow(self, node: Node, name: str) -> None:
-        await node.controller.topics.grow(name, self.random.randint(2, 9))
+        (grown,) = await node.controller.topics.grow_each([Growth(name, self.random.randint(2, 9))])
+        if isinstance(grown, KafkaError):
+            raise grown
         self.told["grown", name] += 1
 
     async def alter(self, node: Node, name: str) -> None:

@@ -19,7 +19,7 @@ from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
-from kohort.server.controller import Controller, NewTopic, open_controller
+from kohort.server.controller import Controller, Growth, NewTopic, open_controller
 from kohort.server.metadata import METADATA, SupersededError
 from kohort.server.topics import METADATA_LOG
 from kohort.types import TopicPartition
@@ -92,10 +92,6 @@ def create(controller: Controller) -> None:
     controller.topics.create("more", 1)
 
 
-def grow(controller: Controller) -> None:
-    controller.topics.add_partitions("orders", 3)
-
-
 def alter(controller: Controller) -> None:
     controller.topics.alter_configs("orders", {"retention.ms": "7"})
 
@@ -119,7 +115,7 @@ def as_it_is(controller: Controller) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("change", [create, grow, alter, alter_broker, delete])
+@pytest.mark.parametrize("change", [create, alter, alter_broker, delete])
 @pytest.mark.parametrize("number", [5, 28])
 async def test_a_change_whose_sync_failed_is_rolled_back(
     server: Server, disk: Disk, change: Callable[[Controller], None], number: int
@@ -135,7 +131,7 @@ async def test_a_change_whose_sync_failed_is_rolled_back(
         await controller.writer.durable()
     assert caught.value.code is ErrorCode.kafka_storage_error
     assert as_it_is(controller) == before
-    for each in (create, grow, alter, alter_broker, delete):
+    for each in (create, alter, alter_broker, delete):
         assert refused(lambda each=each: each(controller)) is ErrorCode.kafka_storage_error  # type: ignore[misc]
     assert as_it_is(controller) == before
     controller.replicas.topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
@@ -225,7 +221,7 @@ async def test_a_change_whose_sync_failed_is_not_visible_after_a_kill(
     killed.end()
 
 
-@pytest.mark.parametrize("change", ["create_each", "grow", "delete_each"])
+@pytest.mark.parametrize("change", ["create_each", "grow_each", "delete_each"])
 async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: str) -> None:
     controller = server.controller
     controller.topics.create("orders", 1)
@@ -240,11 +236,8 @@ async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: 
     server.logs.directories.make = make  # type: ignore[method-assign]
     if change == "create_each":
         (outcome,) = await controller.topics.create_each([NewTopic("more", 1)])
-    elif change == "grow":
-        (outcome,) = await asyncio.gather(
-            controller.topics.grow("orders", 2),
-            return_exceptions=True,
-        )  # type: ignore[assignment]
+    elif change == "grow_each":
+        (outcome,) = await controller.topics.grow_each([Growth("orders", 2)])
     else:
         disk.error = OSError(5, "Input/output error")
         outcome = (await controller.writer.change(controller.topics.delete_each(["orders"])))[
@@ -253,6 +246,12 @@ async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: 
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.kafka_storage_error
     assert as_it_is(controller) == before
+    disk.error = None
+    server.logs.directories.make = made  # type: ignore[method-assign]
+    await resumed(server)
+    server.end()
+    assert as_it_is(server.start()) == before
+    assert list(server.path.glob("*-stray")) == []
 
 
 async def test_records_of_a_topic_that_is_taken_back_are_kept(server: Server, disk: Disk) -> None:

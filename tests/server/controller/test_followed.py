@@ -20,6 +20,7 @@ from kohort.server.config.resources import ResourceType
 from kohort.server.controller import (
     Controller,
     ForwardingController,
+    Growth,
     NewTopic,
     forwarded_topic_changes,
     open_controller,
@@ -110,7 +111,7 @@ async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair
     await pair.leader.topics.create_each([NewTopic("a", 4), NewTopic("b", 1), NewTopic("gone", 3)])
     await pair.follow()
     pair.check("a", "b", "gone")
-    await pair.leader.topics.grow("a", 7)
+    await pair.leader.topics.grow_each([Growth("a", 7)])
     pair.leader.topics.alter_configs("b", {"retention.ms": "7"})
     pair.leader.topics.delete("gone")
     await pair.leader.writer.durable()
@@ -128,7 +129,7 @@ async def test_a_node_that_starts_again_knows_what_was_logged_meanwhile(pair: "P
     await pair.leader.topics.create_each([NewTopic("a", 4), NewTopic("gone", 4)])
     await pair.follow()
     pair.leader.topics.delete("gone")
-    await pair.leader.topics.grow("a", 6)
+    await pair.leader.topics.grow_each([Growth("a", 6)])
     await pair.leader.writer.durable()
     pair.start()
     pair.check("a")
@@ -175,7 +176,7 @@ async def test_a_partition_without_room_is_refused_until_there_is_some(
         full.setattr(pair.logs.directories, "make", _no_room)
         await pair.leader.topics.create_each([NewTopic("t", 4), NewTopic("gone", 4)])
         await pair.follow()
-        await pair.leader.topics.grow("t", 8)
+        await pair.leader.topics.grow_each([Growth("t", 8)])
         pair.leader.topics.delete("gone")
         await pair.leader.writer.durable()
         await pair.follow()
@@ -236,7 +237,7 @@ async def test_places_of_many_topics_are_made_together(
     )
     names = [f"t{number}" for number in range(TOPICS_AT_ONCE)]
     await pair.leader.topics.create_each([NewTopic(name, 2) for name in names])
-    await pair.leader.topics.grow("t0", 5)
+    await pair.leader.topics.grow_each([Growth("t0", 5)])
     await pair.follow()
     pair.check(*names)
     assert len(made) <= 2

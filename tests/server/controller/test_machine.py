@@ -24,7 +24,7 @@ from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, decode_mark
 from kohort.server.config.config import Config
-from kohort.server.controller import NewTopic, open_controller
+from kohort.server.controller import Growth, NewTopic, open_controller
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
 
@@ -185,11 +185,8 @@ class TopicsMachine(RuleBasedStateMachine):
     def grow(self, name: str, more: int, fault: tuple[str, int] | None) -> None:
         before = self.acknowledged[name]
         after = before._replace(partitions=before.partitions + more)
-
-        async def work() -> list[Any]:
-            return [await self.controller.topics.grow(name, after.partitions)]
-
-        if self.change(name, work(), after, fault):
+        work = self.controller.topics.grow_each([Growth(name, after.partitions)])
+        if self.change(name, work, after, fault):
             self.acknowledged[name] = after
 
     def delete(self, name: str, fault: tuple[str, int] | None) -> None:

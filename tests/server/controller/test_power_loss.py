@@ -10,7 +10,7 @@ from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import read_mark
 from kohort.server.config.config import Config
-from kohort.server.controller import NewTopic, open_controller
+from kohort.server.controller import Growth, NewTopic, open_controller
 from kohort.server.replicas import Topic
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
@@ -54,7 +54,8 @@ async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
     promise("a")
     promise("b")
     disk.mark(Attempt("a"))
-    await controller.topics.grow("a", 3)
+    (grown,) = await controller.topics.grow_each([Growth("a", 3)])
+    assert not isinstance(grown, KafkaError)
     await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("a"))

@@ -10,7 +10,7 @@ import pytest
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.partition_mark import new_cluster_id
-from kohort.server.controller import NewTopic
+from kohort.server.controller import Growth, NewTopic
 from kohort.server.metadata import METADATA
 from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
@@ -31,14 +31,20 @@ def refused(act: Callable[[], object]) -> ErrorCode:
     return caught.value.code
 
 
-def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench) -> None:
+async def growth_refused(bench: HandlerBench, name: str, total: int) -> ErrorCode:
+    (grown,) = await bench.controller.topics.grow_each([Growth(name, total)])
+    assert isinstance(grown, KafkaError)
+    return grown.code
+
+
+async def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench) -> None:
     bench.controller.topics.create("orders", 3, {"retention.ms": "7"})
     bench.controller.topics.create(
         "__consumer_offsets", 2, {"cleanup.policy": "compact"}, internal=True
     )
     bench.controller.topics.create("gone", 1)
     bench.controller.topics.delete("gone")
-    bench.controller.topics.add_partitions("orders", 5)
+    await bench.controller.topics.grow_each([Growth("orders", 5)])
     bench.controller.topics.alter_configs("orders", {"retention.bytes": "9"})
     bench.fill("orders", 4)
     before, cluster_id = snapshot(bench.topics), bench.controller.image.cluster_id
@@ -62,7 +68,7 @@ def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: HandlerBench) -> No
         assert bench.topics.log(*missing) is None
 
 
-def test_invalid_changes_of_topics_are_refused(bench: HandlerBench) -> None:
+async def test_invalid_changes_of_topics_are_refused(bench: HandlerBench) -> None:
     create = bench.controller.topics.create
     create("a.b", 1)
     assert refused(lambda: create("a.b", 1)) is ErrorCode.topic_already_exists
@@ -71,15 +77,10 @@ def test_invalid_changes_of_topics_are_refused(bench: HandlerBench) -> None:
     assert refused(lambda: create("c", 0)) is ErrorCode.invalid_partitions
     assert refused(lambda: create("c", 10_001)) is ErrorCode.policy_violation
     assert refused(lambda: create("c", 1, {"foo": "1"})) is ErrorCode.invalid_config
-    assert (
-        refused(lambda: bench.controller.topics.add_partitions("a.b", 1))
-        is ErrorCode.invalid_partitions
-    )
-    for act in (
-        bench.controller.topics.delete,
-        lambda name: bench.controller.topics.add_partitions(name, 2),
-    ):
-        assert refused(lambda act=act: act("nope")) is ErrorCode.unknown_topic_or_partition  # type: ignore[misc]
+    assert await growth_refused(bench, "a.b", 1) is ErrorCode.invalid_partitions
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert await growth_refused(bench, "nope", 2) is unknown
+    assert refused(lambda: bench.controller.topics.delete("nope")) is unknown
     assert list(snapshot(bench.topics)) == ["a.b"]
 
 
@@ -129,7 +130,7 @@ def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: Handl
     assert set(bench.directory.names()) == {METADATA, ("orders", 0), ("orders", 1)}
 
 
-def test_a_creation_that_fails_leaves_nothing(bench: HandlerBench) -> None:
+async def test_a_creation_that_fails_leaves_nothing(bench: HandlerBench) -> None:
     bench.directory.fail("open", TopicPartition("orders", 2))
     assert (
         refused(lambda: bench.controller.topics.create("orders", 3))
@@ -137,23 +138,19 @@ def test_a_creation_that_fails_leaves_nothing(bench: HandlerBench) -> None:
     )
     assert set(bench.directory.names()) == {METADATA}
     bench.controller.topics.create("orders", 2)
-    assert (
-        refused(lambda: bench.controller.topics.add_partitions("orders", 3))
-        is ErrorCode.kafka_storage_error
-    )
+    assert await growth_refused(bench, "orders", 3) is ErrorCode.kafka_storage_error
     assert snapshot(bench.topics)["orders"][1] == 2
     bench.restart()
     assert snapshot(bench.topics)["orders"][1] == 2
 
 
-def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBench) -> None:
+async def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBench) -> None:
     bench.controller.topics.create("orders", 1)
     before = snapshot(bench.topics)
     bench.directory.fail("append", METADATA)
     for act in (
         lambda: bench.controller.topics.create("more", 1),
         lambda: bench.controller.topics.delete("orders"),
-        lambda: bench.controller.topics.add_partitions("orders", 2),
         lambda: bench.controller.topics.alter_configs("orders", {"retention.ms": "1"}),
         lambda: bench.controller.writer.commit(
             *bench.controller.client_quotas.alter_quotas(
@@ -163,6 +160,7 @@ def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBench) -
         bench.controller.reserve_producer_ids,
     ):
         assert refused(act) is ErrorCode.kafka_storage_error
+    assert await growth_refused(bench, "orders", 2) is ErrorCode.kafka_storage_error
     assert snapshot(bench.topics) == before
     assert set(bench.directory.names()) == {METADATA, ("orders", 0)}
 

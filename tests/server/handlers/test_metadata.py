@@ -9,7 +9,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
-from kohort.server.controller import NewTopic
+from kohort.server.controller import Growth, NewTopic
 from server.handlers.bench import HandlerBench
 from server.identities import ENDPOINT
 
@@ -220,7 +220,7 @@ async def test_an_answer_is_encoded_once_until_a_topic_changes(
 
     first = await packed()
     assert await packed() == first
-    bench.controller.topics.add_partitions(topic, 4)
+    await bench.controller.topics.grow_each([Growth(topic, 4)])
     second = await packed()
     assert second != first
     bench.controller.topics.delete(topic)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from kohort.errors import KafkaError, fresh
+from kohort.errors import KafkaError
 from kohort.log.base import Log
 from kohort.server.controller.metadata_writer import MetadataWriter
 from kohort.server.controller.new_topic import Growth, NewTopic
@@ -184,33 +184,14 @@ class TopicChanges:
                 refused |= {topic.name: error for topic in topics}
         return refused
 
-    def add_partitions(self, name: str, total: int) -> Topic:
-        """Grow a topic to `total` partitions. Raises KafkaError.
-
-        Its codes are INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION and
-        KAFKA_STORAGE_ERROR.
-        """
-        self._replicas.rollback.finish()
-        topic = self._control.validate_growth(name, total)
-        self._logs.make_places(self._places_to_add(topic, total))
-        return self._commit_growth(topic, total)
-
-    async def grow(self, name: str, total: int) -> Topic:
-        """`add_partitions`, with the disk waited for in another thread; the growth is durable.
-
-        A cancelled caller does not end the work early.
-        """
-        (grown,) = await self.grow_each([Growth(name, total)])
-        if isinstance(grown, KafkaError):
-            raise fresh(grown)
-        return grown
-
     async def grow_each(
         self, wanted: Sequence[Growth], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
-        """`grow` topics, each by itself; in the same order the topic, or what that would raise.
+        """Add partitions to topics, each by itself; in the same order the topic, or its error.
 
-        No topic is named twice. Raises KafkaError as `change` does.
+        Errors are INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION and
+        KAFKA_STORAGE_ERROR. The growth is durable. No topic is named twice. A cancelled caller does
+        not end the work early. Raises KafkaError as `change` does.
         """
         return await self._writer.change(self._grow_each(wanted), deadline)
 
@@ -286,18 +267,6 @@ class TopicChanges:
 
     def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
         return places_of(topic.record(partitions=total), len(topic.partitions))
-
-    def _commit_growth(self, topic: Topic, total: int) -> Topic:
-        grown = topic.record(partitions=total)
-        try:
-            added = tuple(self._logs.open(self._places_to_add(topic, total), topic.effective))
-            self._writer.commit(grown)
-        except (KafkaError, OSError) as error:
-            self._logs.discard(self._places_to_add(topic, total))
-            raise error if isinstance(error, KafkaError) else storage_error(error) from error
-        self._topics.add_partitions(topic, added)
-        log_grown(topic)
-        return topic
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
         """Replace a topic's own configs, at once for its open logs. Raises KafkaError.
