@@ -356,6 +356,21 @@ def test_aborted_batches_whose_retry_is_unknown_are_not_read_again_before_it_is_
     machine.teardown()
 
 
+@pytest.mark.parametrize("adds_by_request", [True, False])
+def test_a_commit_that_is_refused_when_it_is_settled_aborts_the_next_transaction_too(
+    adds_by_request: bool,
+) -> None:
+    machine = ExactlyOnceMachine()
+    machine.begin(adds_by_request=adds_by_request)
+    machine.processes_next([("end_txn", Fault.UNREACHABLE)], None, "leaves")
+    assert machine.blocks[-1][0].outcome is TransactionOutcome.UNKNOWN
+    machine.settles_an_unknown_commit(Fault.ABORTABLE, "leaves")
+    assert {scope.outcome for scope, _ in machine.blocks} == {TransactionOutcome.ABORTED}
+    assert machine.member.next == 0
+    machine.all_settles()
+    machine.teardown()
+
+
 TestExactlyOnceMachine = ExactlyOnceMachine.TestCase
 TestExactlyOnceMachine.settings = settings(
     max_examples=examples(120), stateful_step_count=25, suppress_health_check=list(HealthCheck)
