@@ -309,9 +309,9 @@ if __name__ == "__main__":
 def make_tables(url: str) -> None:
     """Make the tables of a server, without one."""
     from kohort.storage.postgres import schema
-    from kohort.storage.postgres.control import Control
+    from kohort.storage.postgres.blocking_connection import BlockingConnection
 
-    control = Control(url, "test")
+    control = BlockingConnection(url, "test")
     try:
         control.query(schema.prepare)
     finally:

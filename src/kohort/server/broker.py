@@ -474,7 +474,7 @@ class Broker:
 def _postgres_cluster(config: Config) -> ClusterBackend:
     """Raises KohortError for what is not installed."""
     try:
-        from kohort.storage.postgres.cluster.node import PostgresCluster
+        from kohort.storage.postgres.cluster.postgres_cluster import PostgresCluster
     except ImportError as error:
         raise KohortError(
             f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"

@@ -14,10 +14,10 @@ from kohort.log.findings import Level
 from kohort.server.metadata import known_partitions
 from kohort.storage.postgres import check as checking
 from kohort.storage.postgres.check import check
-from kohort.storage.postgres.cluster.node import PostgresCluster
-from kohort.storage.postgres.commits import Commits
+from kohort.storage.postgres.cluster.postgres_cluster import PostgresCluster
 from kohort.storage.postgres.logs.copy import PostgresTarget
 from kohort.storage.postgres.logs.source import PostgresSource
+from kohort.storage.postgres.synchronous_commit import CommitSettings
 from log.conftest import DAY, NOW, ORDERS, ORDERS_ID, batch, fill
 from peers.postgres import make_tables
 from storage.postgres.node_logs import METADATA, NodeLogs
@@ -287,7 +287,7 @@ class TestStandbys:
     def test_the_standbys_that_a_commit_needs_follow_from_synchronous_standby_names(
         self, names, needed
     ):
-        commits = Commits(False, False, "on", names, True, 0, 0)
+        commits = CommitSettings(False, False, "on", names, True, 0, 0)
         assert commits.needed == needed
         assert (commits.hindrance is None) == (needed == 0)
 

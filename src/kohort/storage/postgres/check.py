@@ -13,12 +13,12 @@ from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.findings import Finding, Fold, Level
 from kohort.storage.postgres import pooler, privileges, schema
-from kohort.storage.postgres.blocking import blocker
-from kohort.storage.postgres.commits import check_commits
+from kohort.storage.postgres.blocking_process import blocker
 from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.fence import LEASE, LOCK
 from kohort.storage.postgres.link import TIMEOUTS, Connection, Link
 from kohort.storage.postgres.logs.log_check import check_logs
+from kohort.storage.postgres.synchronous_commit import check_commits
 
 MIN_VERSION: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""

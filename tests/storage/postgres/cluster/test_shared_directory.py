@@ -12,7 +12,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.protocol import batches
 from kohort.storage.postgres.cluster import shared_directory
-from kohort.storage.postgres.cluster.node import PostgresCluster
+from kohort.storage.postgres.cluster.postgres_cluster import PostgresCluster
 from kohort.storage.postgres.cluster.shared_directory import OPEN_CHUNK
 from kohort.storage.postgres.logs.reading import READ_ON_BYTES
 from kohort.types import TopicPartition

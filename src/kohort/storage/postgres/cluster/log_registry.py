@@ -1,6 +1,6 @@
 """The cluster that the tables belong to, and the version that served from them."""
 
-from kohort.storage.postgres.control import Control
+from kohort.storage.postgres.blocking_connection import BlockingConnection
 from kohort.storage.postgres.link import Connection
 
 
@@ -8,7 +8,7 @@ class LogRegistry:
     """The `StorageIdentity` in the table `meta`. Directories there are none."""
 
     def __init__(
-        self, control: Control, cluster_id: str | None, written_by: str, version: str
+        self, control: BlockingConnection, cluster_id: str | None, written_by: str, version: str
     ) -> None:
         """`version` is that of this Kohort."""
         self.cluster_id = cluster_id

@@ -24,12 +24,12 @@ from kohort.log.problems import Problems
 from kohort.log.segment_recovery import unobserved
 from kohort.log.standby import StandbyLog
 from kohort.storage.postgres import schema
-from kohort.storage.postgres.blocking import blocker
+from kohort.storage.postgres.blocking_connection import BlockingConnection
+from kohort.storage.postgres.blocking_process import blocker
 from kohort.storage.postgres.cluster.log_registry import LogRegistry
 from kohort.storage.postgres.cluster.strays import KnownTopics, find_strays
 from kohort.storage.postgres.cluster.timeline import find_lost_logs, log_loss
 from kohort.storage.postgres.cluster.write_health import WriteHealth
-from kohort.storage.postgres.control import Control
 from kohort.storage.postgres.errors import DatabaseError, StatementRefusedError
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Connection, Link, Opened
@@ -71,7 +71,7 @@ class SharedPostgresDirectory:
         self._write_health = WriteHealth(self.problems)
         self.on_reopened: list[Callable[[Log], None]] = []
         self.on_written: list[Callable[[float], None]] = []
-        self._control = Control(url, f"{self._name} control")
+        self._control = BlockingConnection(url, f"{self._name} control")
         self._reader = RowReader(self._link("reading"), self._control)
         self._cache = PageCache()
         self._logs: dict[TopicPartition, _Log] = {}

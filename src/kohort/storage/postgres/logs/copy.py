@@ -11,7 +11,7 @@ from kohort.log.index import SegmentIndex
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
 from kohort.storage.postgres import exclusive_lock, schema
-from kohort.storage.postgres.control import Control
+from kohort.storage.postgres.blocking_connection import BlockingConnection
 from kohort.storage.postgres.link import Connection
 from kohort.storage.postgres.logs.backing import MAX_SEGMENT_BYTES, packed, replace_rows
 from kohort.storage.postgres.logs.delete_logs import remove_some
@@ -55,7 +55,7 @@ class PostgresTarget:
         Raises KohortError if they have anything but what a copy has left, or another process uses
         them.
         """
-        self._control = Control(url, NAME)
+        self._control = BlockingConnection(url, NAME)
         self._found: dict[TopicPartition, _Found] = {}
         """Logs that a copy has left which was interrupted."""
         self._logs: set[TopicPartition] = set()
@@ -126,7 +126,7 @@ class PostgresTarget:
 class PostgresLogCopy:
     """The `LogCopy` in tables."""
 
-    def __init__(self, control: Control, number: int) -> None:
+    def __init__(self, control: BlockingConnection, number: int) -> None:
         self._control = control
         self._number = number
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError, fresh
 from kohort.log.durability import Syncable
-from kohort.storage.postgres.blocking import blocker
+from kohort.storage.postgres.blocking_process import blocker
 from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Link

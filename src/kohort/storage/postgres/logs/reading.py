@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kohort.cluster import UnknownOutcomeError
 from kohort.log.backing import Checkpoint
-from kohort.storage.postgres.control import Control
+from kohort.storage.postgres.blocking_connection import BlockingConnection
 from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.link import Connection, Link, retry_delays
 from kohort.storage.postgres.logs.pages import PagedStore, Range
@@ -39,7 +39,7 @@ async def _read(connection: Connection, rows: Range) -> list[bytes]:
 class RowReader:
     """Reads what is not in memory."""
 
-    def __init__(self, link: Link, control: Control) -> None:
+    def __init__(self, link: Link, control: BlockingConnection) -> None:
         self._link = link
         self._control = control
         self._turn: asyncio.Lock | None = None

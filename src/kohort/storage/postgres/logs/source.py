@@ -8,8 +8,8 @@ from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.problems import Problems
 from kohort.log.segment_recovery import unobserved
-from kohort.storage.postgres import commits, exclusive_lock, schema
-from kohort.storage.postgres.control import Control
+from kohort.storage.postgres import exclusive_lock, schema, synchronous_commit
+from kohort.storage.postgres.blocking_connection import BlockingConnection
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Connection, Link
 from kohort.storage.postgres.logs.log import PostgresLog
@@ -43,7 +43,7 @@ class PostgresSource:
         Raises KohortError if there are no tables, or they are in use or not for this Kohort;
         OSError if the database cannot be used.
         """
-        self._control = Control(url, NAME)
+        self._control = BlockingConnection(url, NAME)
         self._reader = RowReader(Link(url, f"{NAME} reading"), self._control)
         context = SessionContext(
             link=lambda part: Link(url, f"{NAME} {part}"),
@@ -99,5 +99,5 @@ async def version(connection: Connection) -> int:
 
     The servers of a source are fenced, which is a write.
     """
-    await commits.ensure_possible(connection)
+    await synchronous_commit.ensure_possible(connection)
     return await schema.tables_version(connection)

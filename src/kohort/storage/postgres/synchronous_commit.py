@@ -29,7 +29,7 @@ _LOSES: Final = {
 """By `synchronous_commit`, beside `off`, of a database with synchronous standbys."""
 
 
-class Commits(NamedTuple):
+class CommitSettings(NamedTuple):
     """The commit settings of a connection."""
 
     is_standby: bool
@@ -90,21 +90,21 @@ class Commits(NamedTuple):
         )
 
 
-async def commits_of(connection: Connection) -> Commits:
+async def commit_settings(connection: Connection) -> CommitSettings:
     """The commit settings of the connection. Raises what asyncpg raises."""
-    return Commits(*await connection.fetchrow(_STATE))
+    return CommitSettings(*await connection.fetchrow(_STATE))
 
 
 async def ensure_possible(connection: Connection) -> None:
     """Raise KohortError if nothing can be committed. Raises also what asyncpg raises."""
-    hindrance = (await commits_of(connection)).hindrance
+    hindrance = (await commit_settings(connection)).hindrance
     if hindrance is not None:
         raise KohortError(f"the database cannot be written: {hindrance}")
 
 
 async def check_commits(connection: Connection) -> list[Finding]:
     """Whether commits return, and what they survive. Raises what asyncpg raises."""
-    commits = await commits_of(connection)
+    commits = await commit_settings(connection)
     loses = _loses(commits)
     found = [] if loses is None else [Finding(Level.WARNING, "synchronous_commit", loses)]
     if commits.hindrance is not None:
@@ -112,7 +112,7 @@ async def check_commits(connection: Connection) -> list[Finding]:
     return [*found, _standbys(commits)]
 
 
-def _loses(commits: Commits) -> str | None:
+def _loses(commits: CommitSettings) -> str | None:
     """Text on the commits that a failure can lose by `synchronous_commit`, None if by none."""
     value = commits.synchronous_commit
     if value == "off":
@@ -121,7 +121,7 @@ def _loses(commits: Commits) -> str | None:
     return None if loses is None else f"is {value}: {loses}"
 
 
-def _standbys(commits: Commits) -> Finding:
+def _standbys(commits: CommitSettings) -> Finding:
     """Which standbys there are of a database that can be written."""
     if not commits.names:
         text = (

@@ -1,4 +1,4 @@
-"""The connection of what blocks its caller: the start of a server, and what other threads read.
+"""A connection whose callers block: the start of a server, and what other threads read.
 
 It has a thread and an event loop of its own, so it works while the server's loop is blocked, or not
 running yet.
@@ -20,7 +20,7 @@ CONTROL_TIMEOUT_S: Final = 5.0
 """Seconds that a blocked caller waits for a database that is away."""
 
 
-class Control:
+class BlockingConnection:
     """One connection with a thread. Its methods are for other threads than that."""
 
     def __init__(self, url: str, name: str, opened: Opened | None = None) -> None:
