@@ -20,7 +20,7 @@ from kohort.server.cluster.internode import (
     NodeUnreachableError,
     by_socket,
     controller,
-    spans,
+    log_offsets,
 )
 from kohort.server.config import ResourceType
 from kohort.server.handlers.forwarding import FORWARDED
@@ -364,7 +364,7 @@ async def test_lag_is_known_of_partitions_of_all_workers() -> None:
 
 
 async def test_lag_is_shown_while_another_worker_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "RESPONSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(log_offsets, "RESPONSE_TIMEOUT_S", 0.1)
     async with Crew(2) as crew:
         peer = await crew.peer(0)
         version, fields = CHANGES["create_topics"]

@@ -9,7 +9,7 @@ import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.protocol.subscription import Assignment, encode_assignment
-from kohort.server.cluster.internode import Span
+from kohort.server.cluster.internode import LogOffsets
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.phases import BOUNDS_S, Phases
 from kohort.testing.bench import Bench
@@ -19,9 +19,9 @@ TOPICS: Any = None
 """No classic group needs them."""
 
 
-async def spans(_: Iterable[TopicPartition]) -> Mapping[TopicPartition, Span]:
+async def log_offsets(_: Iterable[TopicPartition]) -> Mapping[TopicPartition, LogOffsets]:
     """Topic "t" has one partition that holds offsets 10 to 50."""
-    return {TopicPartition("t", 0): Span(10, 50)}
+    return {TopicPartition("t", 0): LogOffsets(10, 50)}
 
 
 ASSIGNED = encode_assignment(
@@ -48,7 +48,7 @@ def stable(assignment: bytes = ASSIGNED, **options: Any) -> Bench:
 
 
 def view(bench: Bench) -> dict[str, Any]:
-    shown = asyncio.run(group_view.details(bench.group(), TOPICS, bench.journal, spans))()
+    shown = asyncio.run(group_view.details(bench.group(), TOPICS, bench.journal, log_offsets))()
     return json.loads(json.dumps(shown))  # type: ignore[no-any-return]
 
 
@@ -78,7 +78,9 @@ def test_a_consumer_group() -> None:
     bench = Bench()
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     bench.consumer_heartbeat("g", "B", 0, topics=[], regex="t.*")
-    shown = asyncio.run(group_view.details(bench.consumer_group(), TOPICS, bench.journal, spans))()
+    shown = asyncio.run(
+        group_view.details(bench.consumer_group(), TOPICS, bench.journal, log_offsets)
+    )()
     assert (shown["type"], shown["state"], shown["epoch"]) == ("consumer", "Stable", 2)
     a, b = shown["members"]
     assert (a["client_id"], a["topics"], a["topic_regex"]) == ("client", ["t"], None)
@@ -170,7 +172,9 @@ def test_phases_are_counted_by_upper_bound() -> None:
 def test_topics_that_may_not_be_described_are_left_out() -> None:
     bench = stable()
     shown = asyncio.run(
-        group_view.details(bench.group(), TOPICS, bench.journal, spans, lambda name: name != "t")
+        group_view.details(
+            bench.group(), TOPICS, bench.journal, log_offsets, lambda name: name != "t"
+        )
     )()
     assert [member["assignment"] for member in shown["members"]] == [[]]
     assert view(bench)["members"][0]["assignment"] != []

@@ -6,7 +6,7 @@ node on a shared storage (`SharedNode`). The pure decisions are in `kohort.clust
 
 from kohort.server.cluster.cluster_role import ClusterRole
 from kohort.server.cluster.group_availability import check_group_availability
-from kohort.server.cluster.internode import FindSpans, RemoteController, Span
+from kohort.server.cluster.internode import FindLogOffsets, LogOffsets, RemoteController
 from kohort.server.cluster.leader_discovery import (
     MOVED,
     NO_LEADERS,
@@ -28,16 +28,16 @@ __all__ = [
     "ClusterBackend",
     "ClusterRole",
     "CurrentLeaders",
-    "FindSpans",
+    "FindLogOffsets",
     "LeadershipLoop",
     "LocalNode",
+    "LogOffsets",
     "Node",
     "NodeStatus",
     "Nodes",
     "PartitionMarkers",
     "RemoteController",
     "SharedNode",
-    "Span",
     "Worker",
     "check_group_availability",
     "current_leaders",

@@ -16,7 +16,7 @@ from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
-from kohort.server.cluster import FindSpans, Span
+from kohort.server.cluster import FindLogOffsets, LogOffsets
 from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
@@ -33,13 +33,13 @@ def summary(group: AnyGroup) -> dict[str, Any]:
 
 
 def line(
-    group: AnyGroup, spans: Mapping[TopicPartition, Span], shows: Callable[[str], bool]
+    group: AnyGroup, log_offsets: Mapping[TopicPartition, LogOffsets], shows: Callable[[str], bool]
 ) -> dict[str, Any]:
     """One line of the list of groups, with its lag in the topics that are shown."""
     lags = (
-        lag(value.offset, *spans[partition])
+        lag(value.offset, *log_offsets[partition])
         for partition, value in group.offsets.items()
-        if partition in spans and shows(partition.topic)
+        if partition in log_offsets and shows(partition.topic)
     )
     count = len(group.sessions if isinstance(group, Group) else group.members)
     return summary(group) | {"members": count, "lag": sum(each or 0 for each in lags)}
@@ -64,7 +64,7 @@ async def details(
     group: AnyGroup,
     topics: Topics,
     journal: Sequence[Rebalance],
-    find_spans: FindSpans,
+    find_log_offsets: FindLogOffsets,
     shows: Callable[[str], bool] = lambda _: True,
 ) -> Callable[[], dict[str, Any]]:
     """Everything about one group, by a function that computes for long: a thread calls it.
@@ -90,12 +90,12 @@ async def details(
             "assignor": group.assignor,
         }
         found = partial(list, consumer_members(group, topics, shows))
-    spans = await find_spans(tuple(group.offsets))
+    log_offsets = await find_log_offsets(tuple(group.offsets))
     slices, offsets = TimeSlices(), []
     for partition in tuple(group.offsets):
         value = group.offsets.get(partition)
         if value is not None and shows(partition.topic):  # None: it was deleted meanwhile
-            offsets.append(offset(partition, value, spans.get(partition)))
+            offsets.append(offset(partition, value, log_offsets.get(partition)))
         await slices.give_way()
     return partial(_details, shown, found, offsets, journal)
 
@@ -202,10 +202,10 @@ def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def offset(
-    partition: TopicPartition, value: OffsetCommitValue, span: Span | None
+    partition: TopicPartition, value: OffsetCommitValue, log: LogOffsets | None
 ) -> dict[str, Any]:
     """One committed offset with its lag behind the end; nulls if the partition is gone."""
-    start, end = (None, None) if span is None else span
+    start, end = (None, None) if log is None else log
     return {
         "topic": partition.topic,
         "partition": partition.partition,

@@ -23,7 +23,7 @@ from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import Access
-from kohort.server.cluster import FindSpans, NodeStatus
+from kohort.server.cluster import FindLogOffsets, NodeStatus
 from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
@@ -47,7 +47,7 @@ class MetricSources:
     transactions: TransactionCoordinator
     problems: Problems
     traffic: Callable[[], ListenerStatistics]
-    find_spans: FindSpans
+    find_log_offsets: FindLogOffsets
     rebalances: Rebalances
     loop_lag: LoopLag
     access: Access
@@ -90,11 +90,11 @@ async def _offset_rows(sources: MetricSources) -> list[OffsetRow]:
                 rows.append(OffsetRow(group.id, partition, value.offset))
         if len(rows) >= MAX_OFFSETS:
             break
-    spans = await sources.find_spans({row.partition: None for row in rows})
+    log_offsets = await sources.find_log_offsets({row.partition: None for row in rows})
     for at, row in enumerate(rows):
-        span = spans.get(row.partition)
-        if span is not None:
-            rows[at] = row._replace(lag=lag(row.offset, *span))
+        offsets = log_offsets.get(row.partition)
+        if offsets is not None:
+            rows[at] = row._replace(lag=lag(row.offset, *offsets))
         await slices.give_way()
     return rows
 

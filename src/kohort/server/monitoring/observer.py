@@ -71,7 +71,7 @@ class Observer:
         self._transactions = transactions
         self._problems = problems
         self._traffic = traffic
-        self._find_spans = cluster.routes.find_spans
+        self._find_log_offsets = cluster.routes.find_log_offsets
         self._cluster = cluster
         self._shared_node = shared_node
         self._tls = tls
@@ -174,7 +174,7 @@ class Observer:
             transactions=self._transactions,
             problems=self._problems,
             traffic=self._traffic,
-            find_spans=self._find_spans,
+            find_log_offsets=self._find_log_offsets,
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
             access=self._viewer.access(),
@@ -194,7 +194,7 @@ class Observer:
         for group in tuple(self._groups.groups()):
             partitions.update(group.offsets)
             await slices.give_way()
-        spans = await self._find_spans(partitions)
+        log_offsets = await self._find_log_offsets(partitions)
         shows = await self._viewer.topics({each.topic for each in partitions})
         # Of workers, the parent process puts the groups together.
         node = self._shared_node
@@ -204,7 +204,7 @@ class Observer:
         access, shown = self._viewer.access(), {}
         for group in tuple(self._groups.groups()):
             if access.group(group.id):
-                shown[group.id] = group_view.line(group, spans, shows)
+                shown[group.id] = group_view.line(group, log_offsets, shows)
             await slices.give_way()
         for row in () if elsewhere is None else elsewhere.groups:
             if access.group(row.group_id):
@@ -279,7 +279,9 @@ class Observer:
             )
         )
         journal = tuple(groups.journal(group_id))
-        details = await group_view.details(group, self._topics, journal, self._find_spans, shows)
+        details = await group_view.details(
+            group, self._topics, journal, self._find_log_offsets, shows
+        )
         return await asyncio.to_thread(lambda: json_response(details()))
 
     async def _no_group(self, group_id: str) -> HttpResponse:

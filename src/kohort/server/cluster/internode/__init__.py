@@ -11,19 +11,19 @@ from kohort.server.cluster.internode.controller import RemoteController
 from kohort.server.cluster.internode.following import MetadataFollower
 from kohort.server.cluster.internode.groups import GroupsElsewhere
 from kohort.server.cluster.internode.link import NodeUnreachableError
+from kohort.server.cluster.internode.log_offsets import FindLogOffsets, LogOffsets
 from kohort.server.cluster.internode.routes import Routes
-from kohort.server.cluster.internode.spans import FindSpans, Span
 
 __all__ = [
     "ByListener",
     "Connect",
-    "FindSpans",
+    "FindLogOffsets",
     "GroupsElsewhere",
+    "LogOffsets",
     "MetadataFollower",
     "NodeConnection",
     "NodeUnreachableError",
     "RemoteController",
     "Routes",
-    "Span",
     "by_socket",
 ]

@@ -6,7 +6,7 @@ from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.server.cluster.internode.connection import Connect
 from kohort.server.cluster.internode.groups import GroupsElsewhere, RoutedGroups
-from kohort.server.cluster.internode.spans import FindSpans, RoutedSpans
+from kohort.server.cluster.internode.log_offsets import FindLogOffsets, RoutedLogOffsets
 from kohort.server.cluster.internode.transactions import (
     NodeConnections,
     RoutedMarkers,
@@ -27,7 +27,7 @@ class Routes:
         self._nodes = nodes
         self._topics = topics
         self._connections = NodeConnections(connect)
-        self._spans = RoutedSpans(nodes, topics, connect)
+        self._log_offsets = RoutedLogOffsets(nodes, topics, connect)
         self._groups = RoutedGroups(connect)
 
     def markers(self, local: MarkerWriter) -> MarkerWriter:
@@ -39,9 +39,9 @@ class Routes:
         return RoutedVerifier(self._node_id, self._nodes, local, self._connections)
 
     @property
-    def find_spans(self) -> FindSpans:
+    def find_log_offsets(self) -> FindLogOffsets:
         """Lookup of the first and last offsets of logs on all nodes."""
-        return self._spans.find
+        return self._log_offsets.find
 
     async def groups_elsewhere(self) -> GroupsElsewhere:
         """Groups that other nodes coordinate."""
@@ -49,6 +49,6 @@ class Routes:
 
     def close(self) -> None:
         """Close the connections to other nodes. Idempotent."""
-        self._spans.close()
+        self._log_offsets.close()
         self._groups.close()
         self._connections.close()

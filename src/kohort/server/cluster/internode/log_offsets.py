@@ -24,36 +24,36 @@ _LATEST: Final = -1
 _EARLIEST: Final = -2
 
 
-class Span(NamedTuple):
-    """The records of a log: from the start offset to the high watermark."""
+class LogOffsets(NamedTuple):
+    """Start offset and high watermark of a log."""
 
     start: int
     end: int
 
 
-FindSpans: TypeAlias = Callable[
-    [Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, Span]]
+FindLogOffsets: TypeAlias = Callable[
+    [Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, LogOffsets]]
 ]
-"""Spans of the partitions that exist and whose leaders respond."""
+"""Offsets of the partitions that exist and whose leaders respond."""
 
 
-async def local_spans(
+async def local_log_offsets(
     partitions: Iterable[TopicPartition], topics: Topics
-) -> tuple[dict[TopicPartition, Span], list[TopicPartition]]:
-    """Spans of the local partitions, and the partitions that other nodes lead."""
-    spans, elsewhere, slices = {}, [], TimeSlices()
+) -> tuple[dict[TopicPartition, LogOffsets], list[TopicPartition]]:
+    """Offsets of the local partitions, and the partitions that other nodes lead."""
+    offsets, elsewhere, slices = {}, [], TimeSlices()
     for partition in partitions:
         log = topics.log(*partition)
         if isinstance(log, RemoteLog):
             elsewhere.append(partition)
         elif log is not None:
-            spans[partition] = Span(log.start_offset, log.high_watermark)
+            offsets[partition] = LogOffsets(log.start_offset, log.high_watermark)
         await slices.give_way()
-    return spans, elsewhere
+    return offsets, elsewhere
 
 
-class RoutedSpans:
-    """Gets spans from the leaders of partitions, this node or others."""
+class RoutedLogOffsets:
+    """Gets offsets from the leaders of partitions, this node or others."""
 
     def __init__(self, nodes: Nodes, topics: Topics, connect: Callable[[int], Connect]) -> None:
         """`connect` returns the function that connects to a node."""
@@ -61,9 +61,11 @@ class RoutedSpans:
         self._topics = topics
         self._connections = NodeConnections(connect, RESPONSE_TIMEOUT_S)
 
-    async def find(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Span]:
-        """The spans of those partitions that exist and whose leaders respond."""
-        spans, elsewhere = await local_spans(partitions, self._topics)
+    async def find(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, LogOffsets]:
+        """The offsets of those partitions that exist and whose leaders respond."""
+        offsets, elsewhere = await local_log_offsets(partitions, self._topics)
         leaders = {
             topic.name: self._nodes.leaders(topic)
             for name in {each.topic for each in elsewhere}
@@ -76,22 +78,24 @@ class RoutedSpans:
                 by_node.setdefault(node, []).append(partition)
         found = await asyncio.gather(*(self._ask(node, by_node[node]) for node in by_node))
         for each in found:
-            spans |= each
-        return spans
+            offsets |= each
+        return offsets
 
     async def _ask(
         self, node: int, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Span]:
-        spans: dict[TopicPartition, Span] = {}
+    ) -> dict[TopicPartition, LogOffsets]:
+        offsets: dict[TopicPartition, LogOffsets] = {}
         try:
             for at in range(0, len(partitions), REQUEST_BATCH):
                 some = partitions[at : at + REQUEST_BATCH]
                 starts = await self._offsets(node, some, _EARLIEST)
                 ends = await self._offsets(node, some, _LATEST)
-                spans |= {each: Span(starts[each], ends[each]) for each in starts if each in ends}
+                offsets |= {
+                    each: LogOffsets(starts[each], ends[each]) for each in starts if each in ends
+                }
         except NodeUnreachableError:
             pass
-        return spans
+        return offsets
 
     async def _offsets(
         self, node: int, partitions: Iterable[TopicPartition], timestamp: int
