@@ -19,7 +19,7 @@ from kohort.security.acls import (
     PatternType,
     ResourceType,
 )
-from kohort.server.handlers.refusing import NOT_AUTHORIZED
+from kohort.server.handlers.cluster_authorization import NOT_AUTHORIZED
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

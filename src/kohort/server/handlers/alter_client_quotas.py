@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
 from kohort.server.handlers.chunked import Fields, collect_in_chunks, count_in_chunks, respond_large
+from kohort.server.handlers.cluster_authorization import REFUSAL
 from kohort.server.handlers.describe_client_quotas import named
-from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.metadata import in_batches
 from kohort.server.net import Exchange
 from kohort.server.services import Services

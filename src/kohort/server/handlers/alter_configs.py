@@ -7,7 +7,7 @@ is flexible.
 from typing import TYPE_CHECKING
 
 from kohort.server.config import ResourceType
-from kohort.server.handlers.altering import (
+from kohort.server.handlers.config_changes import (
     MAX_CONFIGS,
     alter_each,
     replace_configs,

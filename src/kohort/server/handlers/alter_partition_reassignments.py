@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
-from kohort.server.handlers.refusing import REFUSAL
+from kohort.server.handlers.cluster_authorization import REFUSAL
+from kohort.server.handlers.replica_assignments import validate_replicas
 from kohort.server.net import Exchange
-from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from kohort.security.scram import (
     credential_of,
 )
 from kohort.server.handlers.chunked import Fields, collect_in_chunks, respond_large
-from kohort.server.handlers.refusing import REFUSAL
+from kohort.server.handlers.cluster_authorization import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.util.time_slice import TimeSlices, in_slices

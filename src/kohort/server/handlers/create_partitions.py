@@ -17,9 +17,9 @@ from kohort.server.handlers.chunked import (
     deadline_of,
     respond_large,
 )
+from kohort.server.handlers.replica_assignments import validate_replicas
 from kohort.server.net import Exchange
 from kohort.server.replicas import Topic
-from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
 from kohort.util.time_slice import TimeSlices, in_slices

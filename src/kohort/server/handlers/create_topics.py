@@ -25,10 +25,10 @@ from kohort.server.handlers.chunked import (
     respond_large,
     split_in_chunks,
 )
+from kohort.server.handlers.replica_assignments import validate_replicas
 from kohort.server.metadata import TopicRecord
 from kohort.server.net import Exchange
 from kohort.server.replicas import Topic
-from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
 from kohort.util.time_slice import TimeSlices, in_slices

@@ -11,7 +11,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import QuotaEntity, QuotaFilter
 from kohort.quotas.entities import FilterComponent, validate_component, validate_types
 from kohort.server.handlers.chunked import Fields, Steps, respond_in_chunks
-from kohort.server.handlers.refusing import refuse
+from kohort.server.handlers.cluster_authorization import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

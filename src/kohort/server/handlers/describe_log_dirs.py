@@ -14,7 +14,7 @@ from kohort.errors import ErrorCode
 from kohort.log.remote_log import RemoteLog
 from kohort.server.config import in_postgres, shown_storage
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
-from kohort.server.handlers.refusing import refuse
+from kohort.server.handlers.cluster_authorization import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

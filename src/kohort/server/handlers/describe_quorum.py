@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode
 from kohort.security import Endpoint
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
-from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
+from kohort.server.handlers.cluster_authorization import NOT_AUTHORIZED, refuse
 from kohort.server.metadata import METADATA
 from kohort.server.net import Exchange
 from kohort.server.services import Services

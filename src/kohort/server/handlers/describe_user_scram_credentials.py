@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import ErrorCode
 from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.handlers.chunked import Fields, Steps, respond_in_chunks
-from kohort.server.handlers.refusing import REFUSAL
+from kohort.server.handlers.cluster_authorization import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
-from kohort.server.handlers.refusing import REFUSAL
+from kohort.server.handlers.cluster_authorization import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

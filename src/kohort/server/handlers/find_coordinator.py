@@ -18,7 +18,7 @@ from kohort.protocol.messages import response
 from kohort.server.authorization import Access
 from kohort.server.cluster import NO_NODE
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
-from kohort.server.handlers.refusing import NOT_AUTHORIZED
+from kohort.server.handlers.cluster_authorization import NOT_AUTHORIZED
 from kohort.server.metadata import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kohort.server.net import Exchange
 from kohort.server.services import Services

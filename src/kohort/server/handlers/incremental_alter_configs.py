@@ -17,7 +17,7 @@ from kohort.server.config import (
     altered_topic_configs,
     validate_broker_id,
 )
-from kohort.server.handlers.altering import (
+from kohort.server.handlers.config_changes import (
     MAX_CONFIGS,
     alter_each,
     replace_configs,

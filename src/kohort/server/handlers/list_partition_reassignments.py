@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from kohort.protocol.messages import response
-from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
+from kohort.server.handlers.cluster_authorization import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

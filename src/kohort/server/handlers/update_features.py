@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.features import FEATURES
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
-from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
+from kohort.server.handlers.cluster_authorization import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

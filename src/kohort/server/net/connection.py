@@ -37,6 +37,7 @@ from kohort.protocol.throttle_time import with_throttle_time
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal, Peer
 from kohort.server.addresses import java_host
 from kohort.server.net.exchange import Body, Exchange
+from kohort.server.net.illegal_sasl_state import illegal_sasl_state
 from kohort.server.net.login import SASL_AUTHENTICATE, Login, Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.pacing import PacingTransport, sending_from_files
@@ -46,7 +47,6 @@ from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
 from kohort.server.net.request_queue import RequestQueue
 from kohort.server.net.response_memory import ResponseMemory
-from kohort.server.net.unparsed_response import unparsed_response
 from kohort.server.net.work_time import WorkTime
 from kohort.server.throttling import Throttling
 
@@ -560,5 +560,5 @@ def host_of(address: object) -> str:
 def refuse_illegal_sasl_state(exchange: Exchange, _frame: bytes, _body_at: int) -> None:
     """Refuse a request that comes between two messages of SASL, unparsed; close its connection."""
     if ALL_APIS[exchange.api_key].serves(exchange.version):
-        exchange.respond(unparsed_response(exchange.api_key, exchange.version))
+        exchange.respond(illegal_sasl_state(exchange.api_key, exchange.version))
     exchange.connection.close_with_reason("a request during authentication")

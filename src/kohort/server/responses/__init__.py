@@ -16,7 +16,6 @@ from kohort.server.responses.produce import (
     pack,
     parts,
 )
-from kohort.server.responses.replicas import validate_replicas
 from kohort.server.responses.response_collector import ResponseCollector
 
 __all__ = [
@@ -33,5 +32,4 @@ __all__ = [
     "pack",
     "pack_topics",
     "parts",
-    "validate_replicas",
 ]

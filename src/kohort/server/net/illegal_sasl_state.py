@@ -26,7 +26,7 @@ _OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
 """Values that Kafka has in other fields, where they are not the default of the schema."""
 
 
-def unparsed_response(api_key: int, version: int) -> Any:
+def illegal_sasl_state(api_key: int, version: int) -> Any:
     """kio's response, with the error where it has a field for it."""
     values = {**_REFUSED, **_OTHERS.get(APIS[api_key].name, {})}
     for name in ("error_message", "error_code"):
