@@ -112,7 +112,7 @@ async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair
     await pair.follow()
     pair.check("a", "b", "gone")
     await pair.leader.topics.grow_each([Growth("a", 7)])
-    pair.leader.topics.alter_configs("b", {"retention.ms": "7"})
+    await pair.leader.topics.alter("b", lambda _: {"retention.ms": "7"})
     pair.leader.topics.delete("gone")
     await pair.leader.writer.durable()
     told: list[frozenset[str]] = []

@@ -139,7 +139,7 @@ def test_after_a_crash_of_the_machine_all_logs_are_checked_before_they_are_opene
     assert found.end_offset == 1
 
 
-def test_topics_with_the_same_configs_share_what_they_mean(disk: Disk) -> None:
+async def test_topics_with_the_same_configs_share_what_they_mean(disk: Disk) -> None:
     controller = disk.start()
     for name, configs in (("a", {}), ("b", {}), ("c", {"retention.ms": "7"})):
         controller.topics.create(name, 1, configs)
@@ -150,5 +150,5 @@ def test_topics_with_the_same_configs_share_what_they_mean(disk: Disk) -> None:
     assert c is not None
     assert a.effective is b.effective
     assert c.effective == {**a.effective, "retention.ms": 7}
-    again.topics.alter_configs("a", {"retention.ms": "8"})
+    await again.topics.alter("a", lambda _: {"retention.ms": "8"})
     assert (a.effective["retention.ms"], b.effective["retention.ms"]) == (8, 604_800_000)

@@ -59,7 +59,7 @@ async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
     await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("a"))
-    controller.topics.alter_configs("a", {"retention.ms": "-1"})
+    await controller.topics.alter("a", lambda _: {"retention.ms": "-1"})
     await controller.writer.durable()
     promise("a")
     log = controller.replicas.topics.log("b", 0)

@@ -45,7 +45,7 @@ async def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench)
     bench.controller.topics.create("gone", 1)
     bench.controller.topics.delete("gone")
     await bench.controller.topics.grow_each([Growth("orders", 5)])
-    bench.controller.topics.alter_configs("orders", {"retention.bytes": "9"})
+    await bench.controller.topics.alter("orders", lambda _: {"retention.bytes": "9"})
     bench.fill("orders", 4)
     before, cluster_id = snapshot(bench.topics), bench.controller.image.cluster_id
     bench.restart()
@@ -151,7 +151,6 @@ async def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBe
     for act in (
         lambda: bench.controller.topics.create("more", 1),
         lambda: bench.controller.topics.delete("orders"),
-        lambda: bench.controller.topics.alter_configs("orders", {"retention.ms": "1"}),
         lambda: bench.controller.writer.commit(
             *bench.controller.client_quotas.alter_quotas(
                 {(("user", "a"),): {"producer_byte_rate": 1.0}}
@@ -161,6 +160,9 @@ async def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBe
     ):
         assert refused(act) is ErrorCode.kafka_storage_error
     assert await growth_refused(bench, "orders", 2) is ErrorCode.kafka_storage_error
+    with pytest.raises(KafkaError) as caught:
+        await bench.controller.topics.alter("orders", lambda _: {"retention.ms": "1"})
+    assert caught.value.code is ErrorCode.kafka_storage_error
     assert snapshot(bench.topics) == before
     assert set(bench.directory.names()) == {METADATA, ("orders", 0)}
 

@@ -251,7 +251,9 @@ async def test_timestamps_out_of_range(bench: HandlerBench, topic: str) -> None:
     assert result.error_code is ErrorCode.invalid_timestamp
     assert [each.batch_index for each in result.record_errors] == [0]
     assert (await produce(bench, batch_of(b"a", timestamp=0))).error_code is ErrorCode.none
-    bench.controller.topics.alter_configs(topic, {"message.timestamp.before.max.ms": "1000"})
+    await bench.controller.topics.alter(
+        topic, lambda _: {"message.timestamp.before.max.ms": "1000"}
+    )
     assert await error(bench, batch_of(b"a", timestamp=START - DAY)) is ErrorCode.invalid_timestamp
 
 
@@ -280,7 +282,7 @@ async def test_codecs_pass_untouched_unless_the_topic_has_one(
     log = bench.topics.log(topic, 0)
     assert log is not None
     assert bytes(log.read(0, 10_000))[16:] == batch[16:]
-    bench.controller.topics.alter_configs(topic, {"compression.type": "gzip"})
+    await bench.controller.topics.alter(topic, lambda _: {"compression.type": "gzip"})
     await produce(bench, batch)
     stored = log.read(1, 10_000)
     assert read_header(stored).codec == Codec.GZIP
@@ -294,7 +296,7 @@ async def test_internal_topics_are_not_for_clients(bench: HandlerBench) -> None:
 
 
 async def test_a_smaller_max_message_bytes_acts_at_once(bench: HandlerBench, topic: str) -> None:
-    bench.controller.topics.alter_configs(topic, {"max.message.bytes": "50"})
+    await bench.controller.topics.alter(topic, lambda _: {"max.message.bytes": "50"})
     assert await error(bench, GOOD) is ErrorCode.message_too_large
 
 

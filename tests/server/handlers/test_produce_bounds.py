@@ -63,7 +63,7 @@ async def test_a_bomb_of_tiny_records_is_validated_beside_the_loop(
     bench: HandlerBench, topic: str, codec: Codec, mebibytes: int
 ) -> None:
     """Records of 4 MiB take too long to look at in the loop, and 16 MiB to inflate by GZIP."""
-    bench.controller.topics.alter_configs(topic, {"max.message.bytes": str(32 << 20)})
+    await bench.controller.topics.alter(topic, lambda _: {"max.message.bytes": str(32 << 20)})
     batch = bomb(mebibytes, codec)
     worst, response = await longest_turn_ms(bench.ask("produce", 9, **data({0: batch}, topic)))
     (result,) = response.responses[0].partition_responses

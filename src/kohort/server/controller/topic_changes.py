@@ -268,26 +268,16 @@ class TopicChanges:
     def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
         return places_of(topic.record(partitions=total), len(topic.partitions))
 
-    def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
-        """Replace a topic's own configs, at once for its open logs. Raises KafkaError.
-
-        Its codes are INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR.
-        """
-        return self._alter(name, lambda _: configs)
-
     async def alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> None:
-        """Replace a topic's own configs by what `configs` returns of it. Raises as that does.
+        """Replace a topic's own configs by what `configs` returns of it, at once for its open logs.
 
-        It raises as `alter_configs` does, too; the change need not be durable yet.
+        The change need not be durable yet. Raises what `configs` raises, and KafkaError
+        INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
-        self._alter(name, configs)
-
-    def _alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> Topic:
         record, topic = self._control.alter_configs(name, configs), self._control.existing(name)
         self._writer.commit(record)
         self._topics.responses.clear()
         self._logs.configure(topic, record.configs)
-        return topic
 
 
 def log_created(topic: Topic) -> None:
