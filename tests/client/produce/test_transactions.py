@@ -17,6 +17,7 @@ from kohort.client import (
     CommitUnknownError,
     Consumer,
     GaveUpError,
+    GenerationEndedError,
     GroupMetadata,
     KafkaError,
     KohortError,
@@ -29,6 +30,7 @@ from kohort.client import (
     TransactionOutcome,
     UndeliveredError,
 )
+from kohort.client.group_metadata import Offsets
 from kohort.client.metrics import samples
 from kohort.client.produce.transaction_requests import TransactionRequests
 from kohort.client.produce.transactions import Transactions
@@ -892,6 +894,28 @@ async def test_offsets_whose_commit_was_cancelled_abort(producer, config, monkey
                 async with asyncio.timeout(1):
                     await transaction.commit_offsets({FIRST: 1}, GROUP)
     assert sent.is_set()
+    assert transaction.outcome is TransactionOutcome.ABORTED
+    assert await committed(config) == []
+
+
+async def test_offsets_whose_owner_lost_the_partition_meanwhile_abort(producer, config) -> None:
+    """Whoever has it now may have begun before the offsets came, at those before them."""
+
+    class Owner:
+        is_lost = False
+
+        def to_commit(self, offsets: Offsets) -> Any:
+            if self.is_lost:
+                raise GenerationEndedError("orders-0 was lost")
+            self.is_lost = True
+            return GROUP.to_commit(offsets)
+
+        topic_ids = GROUP.topic_ids
+
+    with pytest.raises(TransactionAbortedError, match="orders-0 was lost"):
+        async with producer.transaction() as transaction:
+            await producer.send("orders", b"value")
+            await transaction.commit_offsets({FIRST: 1}, Owner())
     assert transaction.outcome is TransactionOutcome.ABORTED
     assert await committed(config) == []
 

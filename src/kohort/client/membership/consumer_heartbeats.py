@@ -36,7 +36,8 @@ def send_next(member: ConsumerState, now: int) -> None:
         _send_heartbeat(member, now)
     elif member.releases_first:
         member.phase = ConsumerPhase.UNSUBSCRIBED
-        _send(member, _leave(member, LEAVE_GROUP_STATIC_EPOCH), now)
+        keeps = member.config.is_static and not member.has_joined
+        _send(member, _leave(member, LEAVE_GROUP_STATIC_EPOCH if keeps else LEAVE_GROUP_EPOCH), now)
     else:
         _send_join(member, now)
 
@@ -122,9 +123,7 @@ def handle_response(
     elif error is ErrorCode.none:
         _handle_success(member, response, now)
     elif error in _FENCED and member.phase is not ConsumerPhase.JOINING:
-        # Without -2 before it, the join of a static member that is in the group gets
-        # UNRELEASED_INSTANCE_ID. An unknown member has nothing to release.
-        member.releases_first = member.config.is_static and error is ErrorCode.fenced_member_epoch
+        member.releases_first = error is ErrorCode.fenced_member_epoch  # it is in the group
         member.lose_membership(f"the coordinator responded {error.name.upper()}", now)
     else:
         _handle_error(member, response, now)
@@ -192,7 +191,7 @@ def heartbeat_failed(member: ConsumerState, error: str, now: int) -> None:
 def _handle_release_response(
     member: ConsumerState, response: ConsumerGroupHeartbeatResponse, now: int
 ) -> None:
-    """Join after -2; an instance id without a member needs no release."""
+    """Join after the leave; there is nothing to leave without a member."""
     if response.error is ErrorCode.none or response.error in _NO_MEMBER:
         member.releases_first, member.due_at = False, now
     else:

@@ -21,7 +21,8 @@ The rules:
   whose response may have revoked them.
 - FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID end all partitions as lost, and the member rejoins when
   their tasks have ended. So does a session without a response: Kafka's consumer has no such limit,
-  and would continue beside the next owner.
+  and would continue beside the next owner. A member that the group may still have leaves it first:
+  its next epoch fences what it sent before.
 - Commits have the epoch of the last response, which can change within a generation.
 
 The state is in `consumer_state`, and the rules are in `consumer_heartbeats` and `reconciling`.
@@ -202,7 +203,7 @@ class ConsumerMembership(ConsumerState):
         """Time passed: send the request that is due."""
         alive_until = self.session.alive_until
         if alive_until is not None and alive_until <= now:
-            self.releases_first = self.config.is_static
+            self.releases_first = True
             self.lose_membership(
                 "the coordinator may have removed this member: no heartbeat, or none that releases "
                 "revoked partitions, got a response for too long (session_timeout_ms, "

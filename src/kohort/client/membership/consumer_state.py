@@ -156,7 +156,12 @@ class ConsumerState(MemberState):
         self.may_be_member = False
         """Whether the coordinator may have this member."""
         self.releases_first = False
-        """Whether a static member has to leave before it joins, as its instance id is in use."""
+        """Whether the member has to leave before it joins, as the group may have it.
+
+        A member that joins with an id that the group has keeps its assignment, and may keep its
+        epoch. Commits that are still on their way from before would be accepted, after the member
+        has read the offsets at which it begins. A static member would get UNRELEASED_INSTANCE_ID.
+        """
         self._subscribed = subscribed
 
     def __repr__(self) -> str:

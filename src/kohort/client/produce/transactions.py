@@ -203,6 +203,9 @@ class Transactions:
                 if not self.machine.has_group(group.group_id):
                     await self._requests.add_group(group.group_id)
                 await self._requests.commit_offsets(group, to_commit, topic_ids)
+                # Whoever lost the partitions meanwhile may have them again: it read the committed
+                # offsets before these were among them, and the coordinator accepts it once more.
+                owner.to_commit(offsets)
             except KohortError as error:
                 self.machine.abortable(error)
                 self._raise_if_fatal()
