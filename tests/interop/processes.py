@@ -54,7 +54,8 @@ class Process:
             text = line.decode(errors="replace").rstrip("\n")
             if not text.startswith("{"):
                 self._note(text)
-            listen(text)
+            if line.endswith(b"\n"):  # else the process was killed as it wrote the line
+                listen(text)
 
     def _note(self, text: str) -> None:
         with self.log.open("a") as log:
