@@ -1,5 +1,6 @@
 """`ConsumerGroup`: a group member whose generations are task scopes."""
 
+from kohort.client.group.bound_generation import BoundGeneration
 from kohort.client.group.generation import Generation
 from kohort.client.group.group import ConsumerGroup, GroupClosedError
 from kohort.client.group.offered import OfferedBatch, OfferedBatches
@@ -10,6 +11,7 @@ from kohort.client.group.subscription import MemberSubscription
 __all__ = [
     "SIGNALS",
     "BlockingRecords",
+    "BoundGeneration",
     "ConsumerGroup",
     "Generation",
     "GroupClosedError",

@@ -16,9 +16,23 @@ from kohort.types import TopicPartition
 class BoundGeneration(Generation[K, V]):
     """The generation as a task with a partition sees it; one is created per task."""
 
-    def __init__(self, services: GenerationServices, owned: OwnedPartition) -> None:
+    def __init__(
+        self,
+        services: GenerationServices,
+        owned: OwnedPartition,
+        read_in: Mapping[TopicPartition, Generation] | None = None,
+    ) -> None:
+        """`read_in`: the generations in which other partitions were read, if not in this one."""
         super().__init__(services)
         self._bound = owned
+        self._read_in = {} if read_in is None else read_in
+
+    def with_others(self, read_in: Mapping[TopicPartition, Generation]) -> "BoundGeneration[K, V]":
+        """The same, which commits other partitions as their own handles do.
+
+        Each then refuses what was read before its partition was lost.
+        """
+        return BoundGeneration(self._services, self._bound, read_in)
 
     @property
     def _present(self) -> Generation[K, V]:
@@ -42,4 +56,4 @@ class BoundGeneration(Generation[K, V]):
     def _owned(self, partition: TopicPartition) -> OwnedPartition:
         if partition == self._bound.partition:
             return self._bound
-        return self._present._owned(partition)
+        return self._read_in.get(partition, self._present)._owned(partition)

@@ -298,9 +298,11 @@ class Generation(ABC, Generic[K, V]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`, EARLIEST or LATEST: the next batch begins there.
 
-        Raises GenerationEndedError, ValueError.
+        Raises GenerationEndedError, also if the member lost the partition and has it again: others
+        may have processed what this generation read. Raises ValueError.
         """
         owned = self._owned(partition)
+        validate_commits(owned)
         self._services.fetcher.seek(partition, offset)
         owned.sought += 1
         owned.aborted = None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kohort.client.fetch import Batch
+from kohort.client.group.bound_generation import BoundGeneration
 from kohort.client.group.generation import Generation
 from kohort.client.group_errors import GenerationEndedError
 from kohort.types import TopicPartition
@@ -21,7 +22,7 @@ _WITHDRAWN: Final = "withdrawn"
 class OfferedBatch:
     """A batch that is offered, taken or finished; `take` may be called in any thread."""
 
-    def __init__(self, generation: Generation[Any, Any], batch: Batch[Any, Any]) -> None:
+    def __init__(self, generation: BoundGeneration[Any, Any], batch: Batch[Any, Any]) -> None:
         self.generation = generation
         self.batch = batch
         self.finished = asyncio.Event()
@@ -64,11 +65,12 @@ class OfferedBatches:
 
     async def work(self, generation: Generation[Any, Any], partition: TopicPartition) -> None:
         """The task of a partition."""
+        assert isinstance(generation, BoundGeneration)
         while await self._offer_until_sought(generation, partition):
             pass
 
     async def _offer_until_sought(
-        self, generation: Generation[Any, Any], partition: TopicPartition
+        self, generation: BoundGeneration[Any, Any], partition: TopicPartition
     ) -> bool:
         """Whether to go on with a new iterator, for which the batch in work is not passed."""
         commits = _Commits(generation, partition, self._interval_s)

@@ -27,6 +27,7 @@ from kohort.client.fetch import Batch, deserialize
 from kohort.client.group import (
     SIGNALS,
     BlockingRecords,
+    BoundGeneration,
     Generation,
     OfferedBatch,
     OfferedBatches,
@@ -99,8 +100,11 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         self._in_work: OfferedBatch | None = None
         self._handed_out: OfferedBatch | None = None
         """That batch once the application has it; not while it is deserialized."""
-        self._generations: dict[TopicPartition, Generation] = {}
-        """The generation of each partition's last batch, to commit offsets after it."""
+        self._generations: dict[TopicPartition, BoundGeneration] = {}
+        """The generation of each partition's last batch, to commit offsets after it.
+
+        The member may have lost the partition since then, and have it again.
+        """
         self._serving: asyncio.Task[None] | None = None
         self._closed = False
         self._stops = False
@@ -193,9 +197,11 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`: the next batch of the partition begins there.
 
-        To process a batch again: `group.seek(batch.topic_partition, batch.first_offset)`.
+        To process a batch again: `group.seek(batch.topic_partition, batch.first_offset)`. Raises
+        GenerationEndedError also for the partition of the batch in work if this member lost it
+        meanwhile and has it again: others may have processed the batch.
         """
-        self._call(lambda: self._batches.seek(self._generation_now(), partition, offset))
+        self._call(lambda: self._batches.seek(self._generation_for(partition), partition, offset))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out no further batch of these until `resume`; the member keeps them.
@@ -212,6 +218,13 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out these again."""
         self._call(lambda: self._generation_now().resume(*partitions))
+
+    def _generation_for(self, partition: TopicPartition) -> Generation[K, V]:
+        """The generation of the batch in work if it is of this partition, else the present one."""
+        present, in_work = self._generation_now(), self._in_work
+        if in_work is None or not self._has_batch or in_work.batch.topic_partition != partition:
+            return present
+        return in_work.generation
 
     def _generation_now(self) -> Generation[K, V]:
         self._entered()
@@ -311,20 +324,24 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             generation = self._generation_of(next(iter(offsets)))
             self._loop.run_uncancelled(generation.commit(offsets))
 
-    def _generation_of(self, partition: TopicPartition) -> Generation:
+    def _generation_of(self, partition: TopicPartition) -> BoundGeneration:
         found = self._generations.get(partition)
         if found is None and self._in_work is not None and self._has_batch:
             found = self._in_work.generation
         if found is None:
             raise KohortError(f"{partition}: this member has handed out no batch of it to commit")
-        return found
+        return found.with_others(self._generations)
 
     @property
     def generation(self) -> Generation[K, V]:
-        """The generation of the batch in work, for `Transaction.commit_offsets`."""
+        """The generation of the batch in work, for `Transaction.commit_offsets`.
+
+        Offsets of other partitions are those of batches that were handed out before: it refuses
+        them if this member has lost the partition since then, as `commit` does.
+        """
         if self._in_work is None or not self._has_batch:
             raise KohortError("there is no batch in work whose generation could be named")
-        return cast("Generation[K, V]", self._in_work.generation)
+        return self._in_work.generation.with_others(self._generations)
 
     def metrics(self) -> GroupMetrics:
         """Counters since the group was entered, and gauges of this moment; from any thread.
