@@ -41,7 +41,7 @@ def test_a_thousand_random_rebalances(assignors, seed):
 
 @pytest.mark.parametrize("seed", seeds(5))
 def test_a_thousand_random_epochs_of_the_consumer_protocol(seed):
-    chaos = witness(seed, EAGER, 100, protocol="consumer")
+    chaos = witness(seed, EAGER, 150, protocol="consumer")
     assert chaos.world.coordinator.rebalances >= 100
     assert len(chaos.witness.ends) >= 2
 
