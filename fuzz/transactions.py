@@ -12,7 +12,7 @@ import _engine
 with _engine.instrumented():
     from kohort.coordinator_common import CorruptRecordError
     from kohort.log.aborted_index import AbortedIndex, AbortedTransaction
-    from kohort.log.storage import MemoryStore
+    from kohort.log.stores import MemoryStore
     from kohort.transactions.config import TransactionCoordinatorConfig
     from kohort.transactions.records import (
         TransactionMetadata,

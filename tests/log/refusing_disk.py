@@ -3,7 +3,7 @@
 import errno
 import os
 
-from kohort.log import durability, files, storage
+from kohort.log import durability, files, stores
 
 CHANGES = frozenset({"ftruncate", "open", "pwrite", "pwritev", "rename", "replace", "write"})
 
@@ -17,7 +17,7 @@ class Disk:
         self.count = 0
         """Operations so far."""
         self.refused = ()
-        for module in (durability, files, storage):
+        for module in (durability, files, stores):
             monkeypatch.setattr(module, "os", self)
 
     def __getattr__(self, name):

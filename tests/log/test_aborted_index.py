@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from kohort.log.aborted_index import AbortedIndex, AbortedTransaction, IndexState
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 
 
 def index_of(transactions):

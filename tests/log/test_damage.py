@@ -16,7 +16,7 @@ from kohort.log.memory import MemoryBacking
 from kohort.log.offline_log import OfflineLog
 from kohort.log.partition import PartitionLog
 from kohort.log.recovery import LastEnd
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 
@@ -261,7 +261,7 @@ class TestNeighbours:
             str(data / NAME),
             OpenFiles(),
             config.index_interval_bytes,
-            recovery.StoredLog(last_end=LastEnd.CLEAN, leader_epoch=max(epochs)),
+            recovery.RecoveryContext(last_end=LastEnd.CLEAN, leader_epoch=max(epochs)),
         )
         log = PartitionLog(ORDERS, config, MemoryBacking(), segments, checkpoint)
         written = sorted(stored, key=lambda record: record.offset)

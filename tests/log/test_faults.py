@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import durability, storage
+from kohort.log import durability, stores
 from kohort.log.base import LogConfig
 from kohort.log.compaction import Compaction
 from kohort.log.local import LocalDirectory
@@ -42,7 +42,7 @@ def log(directory):
 class Disk:
     """Stands in for `os` in the storage: writes go through until the disk is full or broken."""
 
-    def __init__(self, monkeypatch, module=storage):
+    def __init__(self, monkeypatch, module=stores):
         self.room = None
         self.error = errno.ENOSPC
         self.cannot_cut = False
@@ -172,14 +172,14 @@ class TestWriting:
 
     def test_an_index_that_cannot_be_written_is_written_later(self, log, monkeypatch):
         log.configure(LogConfig(index_interval_bytes=0))
-        written = storage.FileStore.append
+        written = stores.FileStore.append
 
         def failing(self, parts):
             if not self.path.endswith(".log"):
                 raise OSError(errno.ENOSPC, "no space")
             written(self, parts)
 
-        monkeypatch.setattr(storage.FileStore, "append", failing)
+        monkeypatch.setattr(stores.FileStore, "append", failing)
         fill(log, 100)
         monkeypatch.undo()
         assert [record.offset for record in records_of(log, 50)] == list(range(50, 100))

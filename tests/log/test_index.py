@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from effort import examples
 from kohort.log import index
 from kohort.log.index import OFFSET_ROW, SparseIndex
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 
 
 class CountingStore(MemoryStore):

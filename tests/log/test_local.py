@@ -13,7 +13,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
-from kohort.log.storage import MAX_SLICES, MIN_SLICE_BYTES, FileSlice
+from kohort.log.stores import MAX_SLICES, MIN_SLICE_BYTES, FileSlice
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 

@@ -15,7 +15,7 @@ from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
 from kohort.log.recovery import LastEnd
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 from kohort.util.time_slice import TimeSlices
 from storage.postgres.node_logs import NodeLogs
 from turns import BOUND_MS, cpu_ms, longest_turn_ms
@@ -219,7 +219,7 @@ class TestCrash:
                 f"{path}/orders-0",
                 OpenFiles(),
                 4096,
-                recovery.StoredLog(last_end=last_end, topic_partition="orders-0"),
+                recovery.RecoveryContext(last_end=last_end, topic_partition="orders-0"),
             )
             assert (checkpoint.start_offset, segments[-1].end_offset) == (20, 20)
             for segment in segments:

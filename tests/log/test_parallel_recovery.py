@@ -14,7 +14,7 @@ from kohort.log.damage import OpeningStoppedError
 from kohort.log.local import LocalDirectory
 from kohort.log.parallel_recovery import recover_all
 from kohort.log.segment_recovery import RecoverableSegment
-from kohort.log.storage import MAX_SLICES, MIN_SLICE_BYTES, FileSlice
+from kohort.log.stores import MAX_SLICES, MIN_SLICE_BYTES, FileSlice
 from kohort.types import TopicPartition
 
 from .conftest import NOW, batch, fill, records_of, values_of

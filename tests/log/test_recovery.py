@@ -18,7 +18,7 @@ from kohort.log.memory import MemoryBacking
 from kohort.log.partition import PartitionLog
 from kohort.log.recovery import LastEnd
 from kohort.log.segment import Segment
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 from kohort.protocol.batches import Codec
 
 from .conftest import NOW, ORDERS, batch, fill, looked_up, records_of, values_of
@@ -49,7 +49,7 @@ def opened(path, last_end, config=SMALL):
         str(path),
         OpenFiles(),
         config.index_interval_bytes,
-        recovery.StoredLog(last_end=last_end),
+        recovery.RecoveryContext(last_end=last_end),
     )
     return PartitionLog(ORDERS, config, MemoryBacking(), segments, checkpoint)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kohort.log import scan
 from kohort.log.scan import whole_batches
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 from kohort.protocol import batches
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import Record

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.log import lock, storage
+from kohort.log import lock, stores
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
@@ -116,7 +116,7 @@ class TestRowsThatAPowerLossTook:
     def read(self, monkeypatch):
         """The number of bytes of each read of a segment."""
         sizes = []
-        really = storage.FileStore.read
+        really = stores.FileStore.read
 
         def read(store, position, count):
             found = really(store, position, count)
@@ -124,7 +124,7 @@ class TestRowsThatAPowerLossTook:
                 sizes.append(len(found))
             return found
 
-        monkeypatch.setattr(storage.FileStore, "read", read)
+        monkeypatch.setattr(stores.FileStore, "read", read)
         return sizes
 
     @pytest.fixture

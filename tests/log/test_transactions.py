@@ -21,7 +21,7 @@ from kohort.log.memory import memory_log
 from kohort.log.producers import MAX_PRODUCERS, MAX_VERIFICATIONS, ActiveProducer
 from kohort.log.recovery import LastEnd
 from kohort.log.segment import Segment
-from kohort.log.storage import FileStore, loaded
+from kohort.log.stores import FileStore, loaded
 from kohort.protocol import batches
 from kohort.protocol.aborted_transactions import committed_batches
 

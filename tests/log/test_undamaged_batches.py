@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 from kohort.log.undamaged_batches import undamaged_batches
 from kohort.protocol import batches
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kohort.log.storage import MemoryStore, Store
+from kohort.log.stores import MemoryStore, Store
 
 TXNINDEX: Final = ".txnindex"
 _VERSION: Final = 0

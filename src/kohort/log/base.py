@@ -21,11 +21,11 @@ from uuid import UUID
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Checkpoint
 from kohort.log.leader_epochs import LeaderEpochs
-from kohort.log.lookup import Lookup
 from kohort.log.partition_directories import PartitionDirectories, StorageIdentity
 from kohort.log.problems import Problems
 from kohort.log.producers import ActiveProducer, Verification
-from kohort.log.storage import Records
+from kohort.log.stores import Records
+from kohort.log.timestamp_lookup import Lookup
 from kohort.protocol.batches import Buffer, Codec, Rules
 from kohort.types import Timestamp, TopicPartition
 

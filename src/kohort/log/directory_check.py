@@ -15,7 +15,7 @@ from kohort.log.findings import Finding, Fold, Known, Level
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lock import locked
 from kohort.log.partition_mark import MARK, base64_id, read_mark
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 from kohort.log.worker_directories import directories_of, ensure_whole
 from kohort.protocol.batches import Header
 from kohort.types import TopicPartition

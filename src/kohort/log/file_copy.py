@@ -19,7 +19,7 @@ from kohort.log.partition_mark import read_mark, write_mark
 from kohort.log.repair import read_checkpoint
 from kohort.log.segment import Segment
 from kohort.log.segment_storage import MAX_SEGMENT_SIZE
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 from kohort.types import TopicPartition
 
 _INTERVAL: Final = 4096

@@ -29,7 +29,7 @@ from kohort.log.index import OFFSET_ROW, SegmentIndex
 from kohort.log.leader_epochs import EpochEntry
 from kohort.log.quarantine import keep_whole
 from kohort.log.segment import Segment
-from kohort.log.storage import LOG_SUFFIX, PRIVATE, FileStore, OpenFile, OpenFiles, size_of
+from kohort.log.stores import LOG_SUFFIX, PRIVATE, FileStore, OpenFile, OpenFiles, size_of
 from kohort.protocol.batches import Buffer
 
 logger = logging.getLogger("kohort.log")

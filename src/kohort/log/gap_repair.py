@@ -16,7 +16,7 @@ from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.repair import read_checkpoint, remove_indexes
 from kohort.log.segment import Segment
 from kohort.log.segment_storage import MAX_SEGMENT_SIZE
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 from kohort.protocol.batches import (
     NO_TIMESTAMP,
     Header,

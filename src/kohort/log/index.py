@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Any
 
-from kohort.log.storage import Store
+from kohort.log.stores import Store
 
 _KEPT_BACK = 16
 ROWS_PER_BLOCK = 512

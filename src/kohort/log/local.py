@@ -34,10 +34,10 @@ from kohort.log.parallel_recovery import Found, Outcome, recover_all
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
-from kohort.log.recovery import LastEnd, StoredLog
+from kohort.log.recovery import LastEnd, RecoveryContext
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
-from kohort.log.storage import OpenFiles, ensure_room
+from kohort.log.stores import OpenFiles, ensure_room
 from kohort.types import Timestamp, TopicPartition
 
 Durability = Literal["os", "fsync"]
@@ -170,8 +170,8 @@ class LocalDirectory:
 
     def _stored(
         self, topic_partition: TopicPartition, config: LogConfig, last_end: LastEnd
-    ) -> StoredLog:
-        return StoredLog(
+    ) -> RecoveryContext:
+        return RecoveryContext(
             last_end=last_end,
             topic_partition=str(topic_partition),
             leader_epoch=self._leader_epochs.get(topic_partition, 0),

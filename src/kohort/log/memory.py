@@ -16,7 +16,7 @@ from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
 from kohort.log.segment import Segment
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 from kohort.protocol.batches import Buffer
 from kohort.types import Timestamp, TopicPartition
 

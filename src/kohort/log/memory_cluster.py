@@ -18,7 +18,7 @@ from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.segment import Segment
 from kohort.log.standby import StandbyLog
-from kohort.log.storage import MemoryStore, loaded
+from kohort.log.stores import MemoryStore, loaded
 from kohort.protocol.batches import Buffer, read_header
 from kohort.types import Timestamp, TopicPartition
 

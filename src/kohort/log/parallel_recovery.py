@@ -17,7 +17,7 @@ from kohort.log.backing import Checkpoint
 from kohort.log.repair import read_checkpoint
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.log")

@@ -11,13 +11,13 @@ from kohort.log import segment_lookup
 from kohort.log.aborted_index import AbortedTransaction, TruncatedIndexError
 from kohort.log.backing import Backing
 from kohort.log.damage import CorruptLogError
-from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producer_state_manager import ProducerStateManager
 from kohort.log.segment import Segment
 from kohort.log.segment_list import SegmentList
 from kohort.log.segment_recovery import WrongIndexError
-from kohort.log.storage import Records, loaded
+from kohort.log.stores import Records, loaded
+from kohort.log.timestamp_lookup import Found, Lookup
 from kohort.protocol.batches import HEADER_SIZE, read_header
 from kohort.types import TopicPartition
 

@@ -32,7 +32,7 @@ from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress, unobserved
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 
 logger = logging.getLogger("kohort.log")
 
@@ -57,7 +57,7 @@ class LastEnd(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredLog:
+class RecoveryContext:
     """What is known of a log before its files are read."""
 
     last_end: LastEnd
@@ -79,7 +79,7 @@ def load(
     path: str,
     open_files: OpenFiles,
     interval: int,
-    stored: StoredLog,
+    context: RecoveryContext,
     progress: Progress = unobserved,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
@@ -87,16 +87,16 @@ def load(
     Raises CorruptLogError, and then no segment was changed; KafkaError if the directory has another
     log; OSError.
     """
-    last_end = stored.last_end
+    last_end = context.last_end
     names = os.listdir(path)
     if any(_LEFTOVER.fullmatch(name) or _SWAP.fullmatch(name) for name in names):
         _tidy(path, names)
         names = os.listdir(path)
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
-        checkpoint = files.load_checkpoint(path, stored.topic_partition)
+        checkpoint = files.load_checkpoint(path, context.topic_partition)
     known = files.load_epochs(path) if leader_epoch_checkpoint.NAME in names else ()
-    latest_epoch = max(stored.leader_epoch, *(entry.epoch for entry in known), 0)
+    latest_epoch = max(context.leader_epoch, *(entry.epoch for entry in known), 0)
     if last_end is LastEnd.CRASHED:
         known = ()  # it may be an older one
     segments = _segments(path, names, open_files, interval, latest_epoch)
@@ -104,10 +104,10 @@ def load(
         _tell_of_lost_records(path, names, segments)
     try:
         opening = _Opening(
-            path, segments, checkpoint, stored.is_compacted, stored.has_whole_indexes, progress
+            path, segments, checkpoint, context.is_compacted, context.has_whole_indexes, progress
         )
         crashed = last_end is LastEnd.CRASHED
-        segments = opening.check(crashed=crashed, holes=stored.may_have_holes and crashed)
+        segments = opening.check(crashed=crashed, holes=context.may_have_holes and crashed)
     except BaseException:
         for segment in segments:
             segment.close()

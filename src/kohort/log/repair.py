@@ -14,7 +14,7 @@ from kohort.log.backing import Checkpoint
 from kohort.log.damage import Damage
 from kohort.log.durability import sync_path
 from kohort.log.segment import Segment
-from kohort.log.storage import OpenFiles
+from kohort.log.stores import OpenFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

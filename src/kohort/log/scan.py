@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from crc32c import crc32c
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.storage import Readable, Store
+from kohort.log.stores import Readable, Store
 from kohort.protocol.batch_format import (
     ATTRIBUTES_AT,
     HEADER,

@@ -17,7 +17,7 @@ from kohort.log import scan
 from kohort.log.damage import CorruptLogError
 from kohort.log.index import SegmentIndex
 from kohort.log.segment_recovery import RecoverableSegment
-from kohort.log.storage import Records, Store
+from kohort.log.stores import Records, Store
 from kohort.log.undamaged_batches import undamaged_batches
 from kohort.protocol.batches import HEADER_SIZE, Header, read_header
 

@@ -1,13 +1,13 @@
-"""Records by their timestamps, in steps (see `lookup`), in the segments of a log.
+"""Records by their timestamps, in steps (see `timestamp_lookup`), in the segments of a log.
 
 `segments` begin with the one that has the start offset; records before it do not count.
 """
 
 from collections.abc import Iterable
 
-from kohort.log import lookup
-from kohort.log.lookup import Lookup
+from kohort.log import timestamp_lookup
 from kohort.log.segment import Segment
+from kohort.log.timestamp_lookup import Lookup
 
 
 def first_since(segments: Iterable[Segment], timestamp: int, start_offset: int) -> Lookup:
@@ -28,10 +28,10 @@ def latest_record(segments: Iterable[Segment], start_offset: int) -> Lookup:
         ranked.append((-segment.max_timestamp, segment.base_offset, segment))
         yield None  # the first look at a segment reads its index
     for _, base_offset, segment in sorted(ranked):
-        if best is not None and lookup.rank(best) < (-segment.max_timestamp, base_offset):
+        if best is not None and timestamp_lookup.rank(best) < (-segment.max_timestamp, base_offset):
             break
         found = yield from _latest_in(segment, start_offset)
-        best = min(filter(None, (best, found)), key=lookup.rank, default=None)
+        best = min(filter(None, (best, found)), key=timestamp_lookup.rank, default=None)
         yield None
     return best
 
@@ -43,10 +43,10 @@ def _first_in(segment: Segment, timestamp: int, start_offset: int) -> Lookup:
     for number, (position, header) in enumerate(segment.headers(segment.position(first)), 1):
         if header.max_timestamp >= timestamp:
             batch = segment.log.read(position, header.size)
-            found = yield from lookup.first_since(batch, timestamp, start_offset)
+            found = yield from timestamp_lookup.first_since(batch, timestamp, start_offset)
             if found is not None:
                 return found
-        if not number % lookup.HEADERS_PER_STEP:
+        if not number % timestamp_lookup.HEADERS_PER_STEP:
             yield None
     return None
 
@@ -62,12 +62,14 @@ def _latest_in(segment: Segment, start_offset: int) -> Lookup:
     best: tuple[int, int] | None = None
     last: tuple[int, int] | None = None
     while True:
-        batches = yield from lookup.best_batches(segment.headers(first), last)
+        batches = yield from timestamp_lookup.best_batches(segment.headers(first), last)
         for position, header in batches:
-            last = lookup.rank_of_batch(header)
-            if best is not None and lookup.rank(best) < last:
+            last = timestamp_lookup.rank_of_batch(header)
+            if best is not None and timestamp_lookup.rank(best) < last:
                 return best
-            found = yield from lookup.latest(segment.log.read(position, header.size), start_offset)
-            best = min(filter(None, (best, found)), key=lookup.rank, default=None)
+            found = yield from timestamp_lookup.latest(
+                segment.log.read(position, header.size), start_offset
+            )
+            best = min(filter(None, (best, found)), key=timestamp_lookup.rank, default=None)
         if not batches:
             return best

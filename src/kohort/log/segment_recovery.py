@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import scan
-from kohort.log.segment_storage import MAX_SEGMENT_SIZE, StoredSegment
+from kohort.log.segment_storage import MAX_SEGMENT_SIZE, SegmentStorage
 from kohort.protocol.batches import HEADER_SIZE, NO_TIMESTAMP, Header, read_header
 
 logger = logging.getLogger("kohort.log")
@@ -55,7 +55,7 @@ class SegmentState(NamedTuple):
     """Its index, by time."""
 
 
-class RecoverableSegment(StoredSegment):
+class RecoverableSegment(SegmentStorage):
     """A segment whose end and index are found again."""
 
     __slots__ = ()

@@ -6,7 +6,7 @@ from kohort.log import scan
 from kohort.log.aborted_index import TXNINDEX, AbortedIndex
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.index import SegmentIndex
-from kohort.log.storage import Store
+from kohort.log.stores import Store
 from kohort.log.verified_ranges import VerifiedRanges
 from kohort.protocol.batches import NO_TIMESTAMP, Buffer
 
@@ -14,7 +14,7 @@ MAX_SEGMENT_SIZE: Final = 2**31 - 1
 """Bytes, and offsets, that fit into a segment: its index counts in int32."""
 
 
-class StoredSegment:
+class SegmentStorage:
     """Consecutive batches with a sparse index; `Segment` reads them."""
 
     __slots__ = (

@@ -9,7 +9,7 @@ batch that continues exactly from its other neighbour is right. In doubt neither
 from collections.abc import Iterator
 
 from kohort.log import scan
-from kohort.log.storage import Store
+from kohort.log.stores import Store
 from kohort.protocol.batches import HEADER_SIZE, Header, read_header
 
 

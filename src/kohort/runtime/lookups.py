@@ -1,6 +1,6 @@
 """Runs the lookups of logs on the event loop: in slices, with long batches in a thread."""
 
-from kohort.log.lookup import Found, Lookup
+from kohort.log.timestamp_lookup import Found, Lookup
 from kohort.util.heavy_work import HeavyWork
 from kohort.util.time_slice import TimeSlices
 

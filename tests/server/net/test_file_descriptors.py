@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
-from kohort.log.storage import max_open_files
+from kohort.log.stores import max_open_files
 from kohort.protocol.batches import Record, build
 from kohort.server.net.file_descriptors import first_reserved, raise_limit, warn_of_low_limit
 from kohort.types import Timestamp, TopicPartition

@@ -13,7 +13,7 @@ from typing import Self
 import pytest
 import uvloop
 
-from kohort.log.storage import FileSlice, FileStore, OpenFiles
+from kohort.log.stores import FileSlice, FileStore, OpenFiles
 from kohort.server.net.pacing import (
     ENCRYPT_CHUNK,
     ENCRYPTED_PER_TURN,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kohort.log.storage import FileStore, OpenFiles
+from kohort.log.stores import FileStore, OpenFiles
 from kohort.server.net.pacing import SendingTransport
 from kohort.server.net.request_memory import UNMETERED
 from kohort.server.net.response_memory import ResponseMemory

@@ -8,7 +8,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import LogReader
 from kohort.log.leader_epochs import EpochEndOffset
-from kohort.log.storage import Records
+from kohort.log.stores import Records
 from kohort.server.replicas import Topic, Topics, validate_leader_epoch
 
 UNKNOWN_ERRORS: Final = (

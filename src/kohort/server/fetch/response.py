@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from kohort.errors import ErrorCode
 from kohort.log.aborted_index import AbortedTransaction
-from kohort.log.storage import FileSlice, Records
+from kohort.log.stores import FileSlice, Records
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.packing import (
     pack_array,

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from kohort.errors import ErrorCode
-from kohort.log.storage import FileSlice, Records
+from kohort.log.stores import FileSlice, Records
 from kohort.protocol.apis import ALL_APIS
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.messages import frame_head, read_header

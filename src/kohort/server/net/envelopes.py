@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
-from kohort.log.storage import loaded
+from kohort.log.stores import loaded
 from kohort.protocol.apis import ENVELOPE
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.messages import encode, frame_head, read_header, response

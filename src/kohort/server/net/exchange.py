@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
-from kohort.log.storage import Records
+from kohort.log.stores import Records
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 from kohort.security import Peer

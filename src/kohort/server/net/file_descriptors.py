@@ -9,7 +9,7 @@ import resource
 from typing import Final
 
 from kohort.errors import KohortError
-from kohort.log import storage
+from kohort.log import stores
 
 logger = logging.getLogger("kohort.server")
 
@@ -45,7 +45,7 @@ def warn_of_low_limit() -> None:
     if 0 <= soft < _LOW_FILES:
         logger.warning(
             "limit of %d open files allows about %d connections; raise it (ulimit -n) for more",
-            soft, first_reserved() - storage.max_open_files(),
+            soft, first_reserved() - stores.max_open_files(),
         )  # fmt: skip
 
 
@@ -54,4 +54,4 @@ def first_reserved() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 0:  # RLIM_INFINITY
         return 1 << 31
-    return soft - storage.max_open_files() - min(_OTHERS, soft // 4)
+    return soft - stores.max_open_files() - min(_OTHERS, soft // 4)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, TypeAlias
 
-from kohort.log.storage import FileSlice, Records
+from kohort.log.stores import FileSlice, Records
 from kohort.server.fetch import joined
 
 ENCRYPT_CHUNK: Final = 64 * 1024

@@ -14,7 +14,7 @@ from kohort.log.compaction import StoppedError
 from kohort.log.index import SegmentIndex
 from kohort.log.problems import Problems
 from kohort.log.segment import Segment
-from kohort.log.storage import MemoryStore, Store
+from kohort.log.stores import MemoryStore, Store
 from kohort.protocol.batches import Buffer
 from kohort.storage.postgres.link import Connection
 from kohort.storage.postgres.logs.lane import Lane

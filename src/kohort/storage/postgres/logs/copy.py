@@ -9,7 +9,7 @@ from kohort.log.backing import Checkpoint
 from kohort.log.copying import Extent
 from kohort.log.index import SegmentIndex
 from kohort.log.segment import Segment
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 from kohort.storage.postgres import exclusive_lock, schema
 from kohort.storage.postgres.blocking_connection import BlockingConnection
 from kohort.storage.postgres.link import Connection

@@ -13,11 +13,11 @@ from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.durability import Commit, Syncable
 from kohort.log.leader_epochs import LeaderEpochs
-from kohort.log.lookup import Lookup
 from kohort.log.partition import PartitionLog
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
-from kohort.log.storage import Records
+from kohort.log.stores import Records
+from kohort.log.timestamp_lookup import Lookup
 from kohort.storage.postgres.logs.backing import MAX_SEGMENT_BYTES, LogContext, PostgresBacking
 from kohort.storage.postgres.logs.lane import LaneCommit
 from kohort.storage.postgres.logs.operations import Operation

@@ -8,7 +8,7 @@ from uuid import UUID
 from kohort.log import scan
 from kohort.log.directory_format import METADATA_NAME
 from kohort.log.findings import Finding, Fold, Known, Level
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 from kohort.storage.postgres.link import Connection
 from kohort.types import TopicPartition
 

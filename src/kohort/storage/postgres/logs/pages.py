@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.leader_epochs import MAX_LEADER_EPOCH
-from kohort.log.storage import MemoryStore, Records, Store
+from kohort.log.stores import MemoryStore, Records, Store
 from kohort.protocol.batches import Buffer, read_header
 from kohort.types import TopicPartition
 

@@ -9,7 +9,7 @@ from kohort.log.index import SegmentIndex
 from kohort.log.leader_epochs import EpochEntry
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import SegmentState
-from kohort.log.storage import MemoryStore
+from kohort.log.stores import MemoryStore
 from kohort.storage.postgres.link import Connection
 from kohort.types import TopicPartition
 

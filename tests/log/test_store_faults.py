@@ -17,10 +17,10 @@ import pytest
 
 from effort import seeds
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import durability, files, storage
+from kohort.log import durability, files, stores
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
-from kohort.log.storage import loaded
+from kohort.log.stores import loaded
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 
@@ -65,7 +65,7 @@ class Disk:
     def __init__(self, monkeypatch, chance):
         self.faults = {}
         self._chance = chance
-        for module in (durability, files, storage):
+        for module in (durability, files, stores):
             monkeypatch.setattr(module, "os", self)
 
     def __getattr__(self, name):
