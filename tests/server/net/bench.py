@@ -49,6 +49,9 @@ class FakeGroups:
         self.parked: list[Any] = []
         self.closed: list[Hashable] = []
 
+    def is_elsewhere(self, partition: int) -> bool:
+        return False
+
     def submit(self, request: Any) -> None:
         self.submitted.append(request)
         answer = self.answers.get(type(request))
@@ -90,8 +93,9 @@ class FakeTopics:
     """One topic, "orders", with three partitions, and those of the coordinators."""
 
     def __init__(self) -> None:
-        self.orders = SimpleNamespace(name="orders", id=TOPIC_ID, partitions=(None,) * 3)
-        self._internal = {name: SimpleNamespace(partitions=(None,) * 3) for name in INTERNAL}
+        partitions = (SimpleNamespace(leader_epoch=0),) * 3
+        self.orders = SimpleNamespace(name="orders", id=TOPIC_ID, partitions=partitions)
+        self._internal = {name: SimpleNamespace(partitions=partitions) for name in INTERNAL}
 
     def get(self, name: str) -> Any:
         return self.orders if name == "orders" else self._internal.get(name)
