@@ -6,16 +6,19 @@ import errno
 import os
 import shutil
 import threading
+import time
 
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import durability, local, recovery
+from kohort.log import files as log_files
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 from kohort.log.segment import Segment
 from kohort.protocol.batches import Record, build, read_header
+from waiting import until
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill, looked_up, records_of, values_of
 from .test_damage import flip
@@ -286,3 +289,54 @@ async def test_records_whose_sync_fails_are_written_again(data, slow_sync, polic
     again.open(ORDERS, config)
     assert again.last_end is LastEnd.CRASHED
     again.close()
+
+
+@pytest.mark.parametrize("policy", ["fsync", "os"])
+async def test_a_failed_sync_of_a_full_segment_is_no_problem_once_it_was_repeated(
+    data, monkeypatch, policy
+):
+    """Also if no sync of appended records fails, whose repetition would end the problem."""
+
+    def refuse(path):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    config = LogConfig(segment_bytes=1_000)
+    directory = LocalDirectory(data, durability=policy)
+    log = directory.open(ORDERS, config)
+    monkeypatch.setattr(log_files, "_sync_file", refuse)
+    fill(log, 9)
+    await log.durable()
+    await until(lambda: directory.problems)
+    async with asyncio.timeout(60):
+        while directory.problems:
+            await directory.retain(NOW)
+    directory.close()
+
+
+async def test_a_failed_sync_is_reported_before_the_log_is_opened_again(
+    data, slow_sync, monkeypatch
+):
+    """Nothing would end a problem that is reported later."""
+    config, loop_thread = LogConfig(segment_bytes=1_000), threading.get_ident()
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, config)
+    really, reports = directory.problems.begin, []
+
+    def begin(topic_partition, problem):
+        if threading.get_ident() != loop_thread:
+            time.sleep(0.2)
+            reports.append(problem)
+        really(topic_partition, problem)
+
+    monkeypatch.setattr(directory.problems, "begin", begin)
+    fill(log, 9)
+    await slow_sync.under_way()
+    slow_sync.error = OSError(errno.EIO, "broken")
+    log.fail("an index cannot be written")
+    slow_sync.end_soon()
+    await directory.reopen()
+    directory._executor.shutdown()
+    assert reports
+    assert not directory.problems
+    with contextlib.suppress(OSError, RuntimeError):
+        directory.close()

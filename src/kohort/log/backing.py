@@ -87,13 +87,14 @@ class Backing(Protocol):
         ...
 
     def sync_resumed(self) -> None:
-        """All that is written is durable again."""
+        """Syncs succeed again, after `sync_failed`."""
         ...
 
     def syncs_ended(self) -> Callable[[], bool]:
-        """Function that returns when no sync in the background is under way.
+        """Function that returns when no sync in the background is under way, after the log's end.
 
-        It is called in another thread, and returns False if one has failed.
+        It is called in another thread, and returns False if one has failed. Failures that it does
+        not wait for are not reported.
         """
         ...
 

@@ -24,7 +24,7 @@ from kohort.log import leader_epoch_checkpoint
 from kohort.log.aborted_index import TXNINDEX
 from kohort.log.backing import Checkpoint
 from kohort.log.durability import rewrite, rewrite_end, sync_all, write_whole
-from kohort.log.health import DiskHealth
+from kohort.log.health import DiskHealth, Sync
 from kohort.log.index import OFFSET_ROW, SegmentIndex
 from kohort.log.leader_epochs import EpochEntry
 from kohort.log.quarantine import keep_whole
@@ -257,13 +257,17 @@ class FileBacking:
             self._syncing.append((segment, self._sync(segment, _sync_file)))
 
     def _sync(self, segment: Segment, how: Callable[[str], None]) -> Future[None]:
-        sync = self._executor.submit(how, segment_path(self._path, segment.base_offset, LOG))
-        sync.add_done_callback(self._look_at)
-        return sync
+        path = segment_path(self._path, segment.base_offset, LOG)
 
-    def _look_at(self, sync: Future[None]) -> None:
-        if not sync.cancelled() and isinstance(error := sync.exception(), OSError):
-            self._health.failed(error)
+        def sync() -> None:
+            try:
+                how(path)
+            except OSError as error:
+                # here, and not in a callback of the future: who waits for that finds it reported
+                self._health.failed(Sync.SEALED, error)
+                raise
+
+        return self._executor.submit(sync)
 
     def unsynced_names(self, *, again: bool) -> list[str]:
         if not self._has_new_names:
@@ -284,8 +288,8 @@ class FileBacking:
                 break
             self._syncing.popleft()
             self._recovery_point = max(self._recovery_point, segment.end_offset)
-            if not self._syncing and self._storing is None:
-                self._health.resumed()
+        if not self._syncing:
+            self._health.resumed(Sync.SEALED)
         return self._recovery_point
 
     def all_synced(self, end_offset: int) -> None:
@@ -296,10 +300,17 @@ class FileBacking:
 
     def syncs_ended(self) -> Callable[[], bool]:
         syncs = [sync for _, sync in self._syncing or ()]
-        return lambda: not any([sync.exception() for sync in syncs])  # noqa: C419 - all of them end
+
+        def have_ended() -> bool:
+            failures = [sync.exception() for sync in syncs]
+            # A log that is opened in place of this one reports its own.
+            self._health.forget()
+            return not any(failures)
+
+        return have_ended
 
     def sync_failed(self, error: OSError) -> None:
-        self._health.failed(error)
+        self._health.failed(Sync.APPENDED, error)
 
     def rewrite_end(self, segment: Segment) -> Callable[[], None]:
         file, directory = segment.log.file(), self._path
@@ -312,7 +323,8 @@ class FileBacking:
         return write_again
 
     def sync_resumed(self) -> None:
-        self._health.resumed()
+        # The disk works: a full segment that it still refuses is reported when it is written again.
+        self._health.resumed(Sync.APPENDED, Sync.SEALED)
 
     def taken_back(self, end_offset: int) -> None:
         if self._syncing is not None:

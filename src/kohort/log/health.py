@@ -1,15 +1,31 @@
 """Reports of a log whose writes or syncs the disk refuses."""
 
 from collections.abc import Callable
+from enum import Enum
+from threading import Lock
 
 from kohort.log.problems import Problems
 from kohort.types import TopicPartition
 
 
+class Sync(Enum):
+    """What is synced: each fails and recovers by itself."""
+
+    APPENDED = "appended records"
+    SEALED = "full segments"
+
+
+_NONE: frozenset[Sync] = frozenset()
+_REPORTING = Lock()
+"""Held during each report: threads that sync report failures, and the loop thread their end."""
+
+
 class DiskHealth:
     """The disk, as one log meets it. Threads that sync may call it."""
 
-    __slots__ = ("_distrust", "_is_removed", "_problem", "_problems", "_topic_partition")
+    __slots__ = (
+        "_distrust", "_failing", "_is_forgotten", "_problem", "_problems", "_topic_partition",
+    )  # fmt: skip
 
     def __init__(
         self, topic_partition: TopicPartition, problems: Problems, distrust: Callable[[], None]
@@ -19,25 +35,33 @@ class DiskHealth:
         self._problems = problems
         self._distrust = distrust
         self._problem: str | None = None
-        self._is_removed = False
+        self._failing = _NONE
+        self._is_forgotten = False
 
-    def failed(self, error: OSError) -> None:
+    def failed(self, sync: Sync, error: OSError) -> None:
         """A sync failed: written data may not be on the disk."""
-        if self._is_removed:
-            return
-        self._problems.failed_syncs += 1
-        self._distrust()
-        if self._problem is None:
-            reason = error.strerror or error
-            self._problem = f"the disk rejects writes ({reason}), retrying"
-        self._problems.begin(self._topic_partition, self._problem)
+        with _REPORTING:
+            if self._is_forgotten:
+                return
+            self._problems.failed_syncs += 1
+            self._distrust()
+            self._failing |= {sync}
+            if self._problem is None:
+                reason = error.strerror or error
+                self._problem = f"the disk rejects writes ({reason}), retrying"
+            self._problems.begin(self._topic_partition, self._problem)
 
-    def resumed(self) -> None:
-        """All that was written is on the disk."""
-        if self._problem is not None:
-            self._problems.end(self._topic_partition, self._problem)
-            self._problem = None
+    def resumed(self, *syncs: Sync) -> None:
+        """These syncs succeed again."""
+        if self._problem is None:
+            return
+        with _REPORTING:
+            self._failing = self._failing.difference(syncs)
+            if not self._failing:
+                self._problems.end(self._topic_partition, self._problem)
+                self._problem = None
 
     def forget(self) -> None:
-        """Report nothing more: the log was removed, and nothing would end a problem of it."""
-        self._is_removed = True
+        """Report nothing more: the log has ended, and nothing would end a problem of it."""
+        with _REPORTING:
+            self._is_forgotten = True
