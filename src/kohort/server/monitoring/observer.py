@@ -23,7 +23,7 @@ from kohort.server.config import Config
 from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
-from kohort.server.monitoring.index_page import index_page
+from kohort.server.monitoring.index import index_page
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
