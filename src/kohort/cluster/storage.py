@@ -87,7 +87,8 @@ class SharedStorage(Protocol):
 
         Atomic: one of several processes gets it, and what others wrote as this node is written
         before, or never will be. To be called again after FencedError. Raises DuplicateNodeIdError
-        if another process has the id: it holds the lock, and its lease is not over. Raises
+        if another process has the id: it holds the lock, and its lease is not over. That this
+        process once had the id, or still has a lock of it, makes no difference. Raises
         HistoryLostError if this process has to begin anew. If the outcome is unknown, it may be
         called again.
         """

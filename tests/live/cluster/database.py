@@ -12,7 +12,8 @@ _KEEP_UNLOCKED = """
 do $$ begin
     for i in 1..50 loop
         perform pg_terminate_backend(pid) from pg_stat_activity
-            where application_name = 'kohort node {} cluster lock';
+            where application_name in
+                ('kohort node {0} cluster lock', 'kohort node {0} cluster lease');
         perform pg_sleep(0.02);
         perform pg_stat_clear_snapshot();
     end loop;

@@ -91,7 +91,8 @@ class Fence:
             for lane in LANES:
                 sessions[lane] = await connection.fetchval(
                     "insert into nodes (node, lane, session, lease_until) "
-                    "values ($1, $2, $4::bigint + 1, now() + make_interval(secs => $3)) "
+                    "values ($1, $2, $4::bigint + 1, "
+                    "clock_timestamp() + make_interval(secs => $3)) "
                     "on conflict (node, lane) do update set "
                     "session = greatest(nodes.session, $4) + 1, "
                     "lease_until = excluded.lease_until returning session",
@@ -209,17 +210,6 @@ async def end_session(connection: Connection, node: int, session: int) -> None:
         await connection.execute(
             "update nodes set session = session + 1 where node = $1 and lane <> $2", node, LEASE
         )
-
-
-async def lock_node(connection: Connection, node: int) -> bool:
-    """Lock the id of a node as long as the connection lasts; False if another process has it."""
-    return bool(
-        await connection.fetchval(
-            "select pg_try_advisory_lock($1, hashtext(current_schema() || ' ' || $2::text))",
-            LOCK,
-            str(node),
-        )
-    )
 
 
 _ALONE: Final = (

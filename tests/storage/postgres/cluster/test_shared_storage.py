@@ -10,8 +10,9 @@ from kohort.cluster import FencedError, HistoryLostError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.protocol import batches
 from kohort.protocol.batch_format import START
+from kohort.storage.postgres.cluster import node_lock
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
-from kohort.storage.postgres.fence import LEASE, LOCK, METADATA, OPERATOR, STATE, Fence, lock_node
+from kohort.storage.postgres.fence import LEASE, LOCK, METADATA, OPERATOR, STATE, Fence
 from kohort.storage.postgres.link import STATEMENT_TIMEOUT_S
 from kohort.types import TopicPartition
 from log.conftest import batch
@@ -43,8 +44,9 @@ LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
 
 
 @pytest.fixture
-async def node(database):
-    """The storage as nodes see it."""
+async def node(database, monkeypatch):
+    """The storage as nodes see it, in a database that was not restarted a moment ago."""
+    monkeypatch.setattr(node_lock, "RESTARTED_WITHIN_S", 0)
     made = []
 
     def node(number, further=""):
@@ -155,9 +157,10 @@ class TestObserving:
         await second.renew()
         assert not (await second.observe()).is_gone(2, second.session)
 
-    async def test_a_lock_that_another_connection_has_is_taken_later(self, pair, sql):
+    async def test_a_lock_that_a_process_of_0_2_has_is_taken_later(self, pair, sql):
         first, second = pair
-        while not await lock_node(sql, 1):  # the node takes it again at once, too
+        lock = "select pg_try_advisory_lock($1, hashtext(current_schema() || ' 1'))"
+        while not await sql.fetchval(lock, LOCK):  # the node takes it again at once, too
             await sql.execute(
                 "select pg_terminate_backend(pid) from pg_locks where classid::bigint = $1 and "
                 "objid::bigint = hashtext(current_schema() || ' 1')::bigint & 4294967295",

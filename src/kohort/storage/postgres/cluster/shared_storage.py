@@ -9,9 +9,9 @@ snapshot; `logs.cleaned` is that end, which tells a node that has read less.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from asyncpg import UniqueViolationError
 
@@ -28,7 +28,8 @@ from kohort.log.directory_format import METADATA_ID
 from kohort.protocol.batch_format import START
 from kohort.protocol.batches import read_header
 from kohort.storage.postgres import exclusive_lock, schema
-from kohort.storage.postgres.errors import outcome
+from kohort.storage.postgres.cluster.node_lock import LOCKS, NodeLock
+from kohort.storage.postgres.cluster.shared_link import SharedLink
 from kohort.storage.postgres.fence import (
     BOUNDED,
     LEASE,
@@ -37,8 +38,6 @@ from kohort.storage.postgres.fence import (
     Fence,
     end_session,
     ensure_cluster,
-    lock_node,
-    taken,
     timeline_of,
 )
 from kohort.storage.postgres.link import Connection, Link
@@ -100,11 +99,7 @@ select (select count(*) from fence), (select count(pg_notify($10, next::text)) f
 _NODES: Final = (
     "select now() as now, pg_postmaster_start_time() as started, n.node, n.session, "
     "n.lease_until, l.objid is not null as holds_lock "
-    "from (select) one left join nodes n on n.lane = $1 and n.node >= 0 "
-    "left join pg_locks l on l.locktype = 'advisory' and l.granted "
-    "and l.database = (select oid from pg_database where datname = current_database()) "
-    "and l.classid::bigint = $2 and l.objid::bigint = "
-    "(hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
+    f"from (select) one left join nodes n on n.lane = $1 and n.node >= 0 left join {LOCKS}"
 )
 
 
@@ -135,12 +130,13 @@ class PostgresStorage:
         self._on_claimed = on_claimed
         self._metadata = metadata
         name = f"kohort node {fence.node} cluster"
-        self._locking = _SharedLink(Link(url, f"{name} lock"))
-        self._leasing = _SharedLink(Link(url, f"{name} lease", self._ensure_same))
-        self._appending = _SharedLink(Link(url, f"{name} appends", self._ensure_same))
-        self._reading = _SharedLink(Link(url, f"{name} reads", self._await_timeline))
-        self._listening = _SharedLink(Link(url, f"{name} listens"))
-        self._locked: Connection | None = None
+        self._locking = SharedLink(Link(url, f"{name} lock"))
+        self._leasing = SharedLink(Link(url, f"{name} lease", self._ensure_same))
+        self._appending = SharedLink(Link(url, f"{name} appends", self._ensure_same))
+        self._reading = SharedLink(Link(url, f"{name} reads", self._await_timeline))
+        self._listening = SharedLink(Link(url, f"{name} listens"))
+        self._lock = NodeLock(fence.node)
+        self._is_closed = False
         self._locking_again: asyncio.Task[None] | None = None
         self._listened: Connection | None = None
         self._number: int | None = None
@@ -177,24 +173,31 @@ class PostgresStorage:
             raise fresh(schema.INCOMPLETE)
 
     async def claim(self) -> int:
+        former, fence = self.fence, Fence(self.node_id)
+        former.lose(FencedError("this node begins another one"))
+        if former.claimed >= 0:
+            async with self._leasing.use() as connection:
+                await self._lock.release(connection)
         async with self._locking.use() as connection:
+            await self._lock.release(connection)
             await self._prepare(connection)
             await exclusive_lock.ensure_locked(connection, self.node_id)
-            if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
-                raise taken(self.node_id)
-            former, fence = self.fence, Fence(self.node_id)
-            former.lose(FencedError("this node begins another one"))
             fence.timeline = await timeline_of(connection)
             await self._ensure_history(connection)
-            # First: no other process has to wait for the writes of this node.
-            await fence.end_former(connection)
-            # What others have committed is read once none of them begins a session.
+            # Each statement sees what others have committed before it.
             async with connection.transaction(isolation="read_committed"):
+                await self._lock.ensure_free(connection, former.claimed)
+                # First: no other node has to wait for the writes of this one.
+                await fence.end_former(connection)
                 await ensure_cluster(connection, self.node_id)
                 await fence.take(connection, after=former)
+                await self._lock.acquire(connection, fence.claimed)
             self.fence, self._is_settled = fence, True
-            self._keep_lock(connection)
+            connection.add_termination_listener(self._lock_lost)
         self._on_claimed(fence)
+        with contextlib.suppress(OSError, UnknownOutcomeError):  # `renew` tries it again
+            async with self._leasing.use() as connection:
+                await self._lock.acquire(connection, self.session)
         return self.session
 
     async def _prepare(self, connection: Connection) -> None:
@@ -239,39 +242,25 @@ class PostgresStorage:
         self.fence.lose(FencedError(str(lost)))
         return lost
 
-    async def _has_lease(self, connection: Connection) -> bool:
-        return bool(
-            await connection.fetchval(
-                "select lease_until > now() from nodes where node = $1 and lane = $2",
-                self.node_id,
-                LEASE,
-            )
-        )
-
     async def renew(self) -> None:
         if self.fence.lost is not None:
             raise fresh(self.fence.lost)
         async with self._leasing.use() as connection:
             await self.fence.renew(connection)
+            await self._lock.acquire(connection, self.session)
         await self._lock_again()
 
     async def _lock_again(self) -> None:
-        """Lock the node again if its connection was lost. Raises OSError, UnknownOutcomeError."""
+        """Lock the node again if the connection was lost. Raises OSError, UnknownOutcomeError."""
         async with self._locking.use() as connection:
-            if connection is not self._locked:
+            if self.fence.lost is None and not self._lock.is_held_by(connection):
                 await exclusive_lock.lock(connection, self.node_id)
-                # The database may still have the former one: then the next time.
-                if await lock_node(connection, self.node_id):
-                    self._keep_lock(connection)
+                if await self._lock.acquire(connection, self.session):
+                    connection.add_termination_listener(self._lock_lost)
                     logger.info("lock of this node acquired again")
 
-    def _keep_lock(self, connection: Connection) -> None:
-        """Remember the connection with the lock; a node without it is replaced at once."""
-        self._locked = connection
-        connection.add_termination_listener(self._lock_lost)
-
-    def _lock_lost(self, connection: object) -> None:
-        if connection is self._locked and self.fence.lost is None:
+    def _lock_lost(self, _connection: object) -> None:
+        if self.fence.lost is None and not self._is_closed:
             logger.warning("lost the connection that holds the lock of this node")
             self._locking_again = asyncio.create_task(self._lock_soon())
 
@@ -282,6 +271,7 @@ class PostgresStorage:
     async def release(self) -> None:
         async with self._leasing.use() as connection:
             await self.fence.end(connection)
+            await self._lock.release(connection)
         self.fence.lose(FencedError("this node has released it"))
         await self._locking.close()
 
@@ -425,7 +415,7 @@ class PostgresStorage:
 
     async def close(self) -> None:
         """Close all connections; the session and the lease stay."""
-        self._locked = None
+        self._is_closed = True
         if self._locking_again is not None:
             self._locking_again.cancel()
         for each in (
@@ -448,33 +438,3 @@ def _row(log: int, batch: bytes) -> _Row:
 
 def _timestamp(time: datetime | None) -> Timestamp:
     return Timestamp(0 if time is None else int(time.timestamp() * 1000))
-
-
-class _SharedLink:
-    """A link that several tasks use, one after the other."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._turn = asyncio.Lock()
-
-    @contextlib.asynccontextmanager
-    async def use(self) -> AsyncIterator[Any]:
-        """The connection; a statement that was not completed ends it.
-
-        Raises OSError, UnknownOutcomeError.
-        """
-        async with self._turn:
-            done = False
-            try:
-                with outcome():
-                    yield await self._link.get()
-                done = True
-            except (OSError, FencedError):
-                done = True  # the server has said so
-                raise
-            finally:
-                if not done:
-                    self._link.drop()
-
-    async def close(self) -> None:
-        await self._link.close()
