@@ -54,7 +54,17 @@ class Row:
 
     session: int = 0
     lease_until: float = 0.0
-    holds_lock: bool = False
+    owner: "Process | None" = None
+    """The process whose session it is, or was."""
+    locked_by: "set[Process]" = field(default_factory=set)
+
+    @property
+    def holds_lock(self) -> bool:
+        return bool(self.locked_by)
+
+    def is_free_for(self, process: "Process", now: float) -> bool:
+        """Whether no other process that is alive has the id of the node."""
+        return self.lease_until <= now or not self.locked_by - {process}
 
 
 @dataclass
@@ -80,7 +90,10 @@ class Storage:
             return False
         fenced = {each.id for each in records if isinstance(each, NodeFenced)}
         for node in fenced - {author}:
-            self.rows[node].session += 1
+            row, registered = self.rows[node], self.cluster.nodes.get(node)
+            if registered is not None and row.session == registered.session:
+                row.session += 1
+                row.lease_until = 0.0
         for record in records:
             if isinstance(record, LeaderChanged):
                 former = self.cluster.leaders.get(record.partition, Leader())
@@ -92,9 +105,12 @@ class Storage:
         return True
 
 
-@dataclass
+@dataclass(eq=False)
 class Process:
-    """One process of a node: crash and start again make another one."""
+    """One process of a node: crash and start again make another one.
+
+    One that is frozen may be replaced, and goes on beside its successor.
+    """
 
     id: int
     storage: Storage
@@ -107,6 +123,9 @@ class Process:
     lease_until: float = 0.0
     """By its own clock."""
     frozen_until: float = 0.0
+    has_crashed: bool = False
+    has_renewed_late: bool = False
+    """Whether its lease was over for a while: a node that saw it so may yet fence this one."""
     late: tuple[int, Sequence[NodeRecord]] | None = None
     """A decision that is still on its way."""
 
@@ -115,15 +134,25 @@ class Process:
         return self.storage.now * self.rate
 
     def start(self) -> None:
+        if self.claim():
+            self.read_on()
+            self.register()
+
+    def claim(self) -> bool:
+        """Begin a session, unless another process that is alive has the id."""
         row = self.storage.rows.setdefault(self.id, Row())
-        if row.lease_until > self.storage.now and row.holds_lock:
-            return  # another process has the id
+        row.locked_by.discard(self)
+        if not row.is_free_for(self, self.storage.now):
+            return False
+        former = row.owner
+        is_alive = row.lease_until > self.storage.now and not (former and former.has_crashed)
+        assert former in (None, self) or not is_alive, f"{self.id} is taken from {former}"
         row.session += 1
-        self.session = row.session
-        row.holds_lock = True
+        row.owner, self.session = self, row.session
+        row.locked_by.add(self)
         self.renew()
-        self.read_on()
-        self.register()
+        self.has_renewed_late = False
+        return True
 
     def register(self) -> None:
         record = NodeRegistered(self.id, self.session, (), Timestamp(int(self.storage.now)))
@@ -133,6 +162,7 @@ class Process:
         sent = self.now
         row = self.storage.rows[self.id]
         if row.session == self.session:
+            self.has_renewed_late |= row.lease_until <= self.storage.now
             row.lease_until = self.storage.now + LEASE_MS
             self.lease_until = sent + LEASE_MS * (1 - 0.01)  # clocks differ by less than that
 
@@ -178,9 +208,7 @@ class Process:
         """Come back after a fence: it notices that its session is over."""
         row = self.storage.rows[self.id]
         if row.session != self.session:
-            row.session += 1
-            self.session, row.holds_lock = row.session, True
-            self.renew()
+            self.claim()
         self.read_on()
         if self.now < self.lease_until:
             self.register()
@@ -213,7 +241,7 @@ class Process:
             if row.session == self.session:
                 assert leader.node == self.id, f"{self.id} appends to what {leader} leads"
                 self.storage.served[self.id] += 1
-            elif row.holds_lock:
+            elif self in row.locked_by and not self.has_renewed_late:
                 # Its lease was over by the storage's clock when it was fenced, so by its own too.
                 raise AssertionError(f"{self.id} serves what {leader} leads")
 
@@ -230,6 +258,10 @@ class ClusterSimulation:
             UUID(int=3): TopicSize(TopicKind.RECORDS, 3),
         }
         self.processes: list[Process | None] = [None] * nodes
+        self.replaced: list[Process] = []
+        """Processes that were frozen while others took their ids."""
+        self.taken_back = 0
+        """How often one of them got its id again, after the end of its successor."""
 
     def partitions(self) -> list[TopicIdPartition]:
         return [
@@ -257,6 +289,10 @@ class ClusterSimulation:
                 self.drain(process)
             case x if x < 0.011:
                 self.change_topics()
+            case x if x < 0.05 and process is not None and process.frozen_until > self.storage.now:
+                self.start(id)
+            case x if x < 0.1 and self.replaced:
+                self.tick_replaced(random.choice(self.replaced))
             case x if x < 0.5:
                 self.tick(id)
             case _ if process is not None and process.frozen_until <= self.storage.now:
@@ -273,12 +309,29 @@ class ClusterSimulation:
         process = Process(id, self.storage, self.random.uniform(0.997, 1.003), self.topics)
         process.start()
         if process.session:
-            self.processes[id] = process
+            self.replace(process)
+
+    def replace(self, process: Process) -> None:
+        """Go on with this process, which has got its id."""
+        former, self.processes[process.id] = self.processes[process.id], process
+        if former is not None:
+            self.replaced.append(former)
+
+    def tick_replaced(self, process: Process) -> None:
+        if process.frozen_until <= self.storage.now:
+            process.serve(self.random.choice(self.partitions()))
+            process.tick(self.random)
+            if self.storage.rows[process.id].owner is process:
+                self.taken_back += 1
+                self.replaced.remove(process)
+                self.replace(process)
 
     def crash(self, id: int) -> None:
-        self.processes[id] = None
-        if id in self.storage.rows and self.random.random() < 0.8:  # else the lease has to end
-            self.storage.rows[id].holds_lock = False
+        process, self.processes[id] = self.processes[id], None
+        if process is not None:
+            process.has_crashed = True
+            if self.random.random() < 0.8:  # else the lease has to end
+                self.storage.rows[id].locked_by.discard(process)
 
     def drain(self, process: Process | None) -> None:
         known = process and process.cluster.nodes.get(process.id)

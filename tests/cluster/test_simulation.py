@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.simulation import ClusterSimulation, Storage
+from cluster.simulation import ClusterSimulation, Row, Storage
 from kohort.cluster import NodeRecord
 
 STEPS = 100_000
@@ -21,6 +21,21 @@ def test_a_partition_has_one_leader_at_a_time_whatever_happens(seed: int) -> Non
     simulation.settle()
     simulation.check_settled()
     assert sum(simulation.storage.served.values()) > 100
+
+
+def test_a_process_that_is_alive_keeps_its_id_until_it_ends() -> None:
+    simulation = ClusterSimulation(0)
+    simulation.steps(STEPS // 4)
+    assert simulation.replaced
+    assert simulation.taken_back
+
+
+def test_the_simulation_finds_a_process_that_takes_its_id_from_one_that_is_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Row, "is_free_for", lambda row, process, now: True)
+    with pytest.raises(AssertionError, match="is taken from"):
+        ClusterSimulation(0).steps(STEPS)
 
 
 class _NoFence(Storage):
