@@ -12,7 +12,15 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer
 
-from kohort.cluster import LEASE_MS, NO_LEADER, LeaderChanged, NodeFenced, ReassignmentPlanned
+from kohort.cluster import (
+    LEASE_MS,
+    NO_LEADER,
+    Endpoint,
+    LeaderChanged,
+    NodeFenced,
+    NodeRegistered,
+    ReassignmentPlanned,
+)
 from kohort.errors import ErrorCode
 from kohort.log.memory import memory_log
 from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
@@ -732,6 +740,36 @@ async def test_trouble_is_told_once_and_its_end_too(
         {"why": "the database does not respond"},
     ]
     assert end.getMessage() == "participating in the cluster again"
+
+
+async def test_a_node_whose_id_was_taken_waits_and_sends_clients_to_its_successor(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = MovableClock()
+    shared = MemoryCluster(clock.timestamp)
+    node = MemoryNode(shared, 1)
+    metadata = SharedMetadata(node.storage, clock.timestamp)
+    await node.storage.claim()
+    await metadata.decide(lambda: [*coordinator_topics(Config({"node.id": 1}))])
+    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
+    manager = owning(node, metadata, replicas, clock)
+    await manager.tick()
+    clock.ahead_ms += LEASE_MS
+    successor = MemoryStorage(shared, 1)
+    registered = NodeRegistered(
+        1, await successor.claim(), (Endpoint("PLAINTEXT", "elsewhere", 9092),), clock.timestamp()
+    )
+    await SharedMetadata(successor, clock.timestamp).decide(lambda: [registered])
+    for _ in range(3):
+        await manager.tick()
+        await successor.renew()
+        assert not replicas.led
+    assert metadata.state.cluster.nodes == {1: registered}
+    assert "another process serves as node 1" in str(manager.status().reasons())
+    await successor.release()
+    await manager.tick()
+    assert replicas.led
+    assert manager.status().is_ready
 
 
 async def test_partitions_are_opened_once_though_one_of_them_fails(

@@ -237,7 +237,7 @@ class TestANodeThatHasLeft:
     def join_cluster(self) -> None:
         self.bench, self.cluster = HandlerBench(), Cluster()
         self.former = RecentlyDepartedNodes(self.bench.clock.now)
-        self.nodes = ClusterNodes(self.cluster, self.bench.topics, 1, None, self.former)
+        self.nodes = ClusterNodes(self.cluster, self.bench.topics, 1, lambda: 1, None, self.former)
 
     def replay(self, record: NodeRegistered | NodeFenced) -> None:
         self.cluster.replay(record)
@@ -266,6 +266,15 @@ class TestANodeThatHasLeft:
         assert self.listed() == [(1, ENDPOINT.host), (2, "elsewhere")]
         self.replay(NodeFenced(2))
         assert self.listed() == [(1, ENDPOINT.host), (2, "elsewhere")]
+
+    def test_the_process_that_has_taken_the_id_of_this_one_is_the_node(self) -> None:
+        self.replay(registered(1, "one"))
+        assert self.listed() == [(1, ENDPOINT.host)]
+        later = replace(registered(1, "elsewhere"), session=2)
+        self.replay(later)
+        assert self.listed() == [(1, "elsewhere")]
+        self.replay(replace(later, endpoints=()))
+        assert self.listed() == [(1, ENDPOINT.host)]  # an empty list would be a dead end
 
     def test_a_fenced_node_is_listed_before_the_first_update(self) -> None:
         self.replay(registered(2, "two"))
@@ -327,7 +336,7 @@ class TestListenersThatNotAllNodesHave:
         cluster.replay(registered(2, "two"))
         cluster.replay(LeaderChanged(TopicIdPartition(topic.id, 0), Leader(1, 3)))
         former = RecentlyDepartedNodes(self.bench.clock.now)
-        self.bench.nodes = ClusterNodes(cluster, self.bench.topics, 2, None, former)
+        self.bench.nodes = ClusterNodes(cluster, self.bench.topics, 2, lambda: 1, None, former)
 
     @pytest.mark.parametrize(
         ("version", "error"),

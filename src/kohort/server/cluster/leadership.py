@@ -193,6 +193,7 @@ class LeadershipLoop:
         self._wakeup.clear()
         self._partitions.end_transitions()
         if not self.lease.is_held:
+            await self._follow_without_session()
             return
         try:
             await self._work()
@@ -204,12 +205,28 @@ class LeadershipLoop:
         except _FAILURES as error:
             self._errors.report(_WORK, error)
         finally:
-            nodes = self._metadata.state.cluster.nodes
-            self._membership_logger.update(nodes)
-            self._on_membership_change(nodes)
+            self._update_members()
             self._worked.set()
         if not self.lease.is_held:
             await self._partitions.resign_all()
+
+    async def _follow_without_session(self) -> None:
+        """Read the log if the session is over: another process may have this node id.
+
+        Clients of this process are then sent to that one. Nothing is done if the storage may be
+        away.
+        """
+        if self.lease.has_session:
+            return
+        with suppress(FencedError, *_FAILURES):
+            async with asyncio.timeout(TICK_S):
+                await self._metadata.read_news()
+        self._update_members()
+
+    def _update_members(self) -> None:
+        nodes = self._metadata.state.cluster.nodes
+        self._membership_logger.update(nodes)
+        self._on_membership_change(nodes)
 
     async def _work(self) -> None:
         # First, as clients wait for it: open the partitions that were assigned to this node.

@@ -164,7 +164,8 @@ class ClusterNodes:
     """The nodes of a metadata log, and the leaders that it names.
 
     This node is always one of them, also while it has no session: a client that gets an empty list
-    has no node to refresh its metadata from.
+    has no node to refresh its metadata from. If another process has taken its id, that one is the
+    node.
     """
 
     def __init__(
@@ -172,13 +173,15 @@ class ClusterNodes:
         cluster: Cluster,
         topics: Topics,
         node_id: int,
+        session: Callable[[], int],
         rack: str | None,
         former: RecentlyDepartedNodes,
     ) -> None:
-        """`node_id` and `rack` are those of this node."""
+        """`node_id`, `rack` and the last `session` are those of this node."""
         self._cluster = cluster
         self._topics = topics
         self._node_id = node_id
+        self._session = session
         self._rack = rack
         self._former = former
 
@@ -204,14 +207,12 @@ class ClusterNodes:
         return self._reached(node_id, self._cluster.nodes.get(node_id), endpoint)
 
     def _reached(self, node_id: int, registered: NodeRegistered | None, endpoint: Endpoint) -> Node:
-        if node_id == self._node_id:
-            return Node(node_id, endpoint.host, endpoint.port, self._rack)
-        if registered is None:
-            return NO_NODE
-        for listener, host, port in registered.endpoints:
-            if listener == endpoint.listener:
-                return Node(node_id, host, port, registered.rack)
-        return NO_NODE
+        is_own = node_id == self._node_id
+        if registered is not None and not (is_own and registered.session <= self._session()):
+            for listener, host, port in registered.endpoints:
+                if listener == endpoint.listener:
+                    return Node(node_id, host, port, registered.rack)
+        return Node(node_id, endpoint.host, endpoint.port, self._rack) if is_own else NO_NODE
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
         return [self.leader(topic, partition) for partition in range(len(topic.partitions))]

@@ -228,6 +228,7 @@ class SharedNode:
             self._metadata.state.cluster,
             topics,
             self._node_id,
+            lambda: self.shared.storage.session,
             self._config["broker.rack"],
             self._recently_departed,
         )
