@@ -340,3 +340,95 @@ async def test_a_failed_sync_is_reported_before_the_log_is_opened_again(
     assert not directory.problems
     with contextlib.suppress(OSError, RuntimeError):
         directory.close()
+
+
+class SlowCall:
+    """A function of a module or class that waits, in its thread, until `goes_on` is set."""
+
+    def __init__(self, monkeypatch, owner, name):
+        self.goes_on = threading.Event()
+        self._has_begun = asyncio.Event()
+        self._really, self._loop = getattr(owner, name), asyncio.get_running_loop()
+        # A function, which is a method if `owner` is a class.
+        monkeypatch.setattr(owner, name, lambda *arguments: self._call(*arguments))
+
+    def _call(self, *arguments):
+        self._loop.call_soon_threadsafe(self._has_begun.set)
+        assert self.goes_on.wait(60)
+        return self._really(*arguments)
+
+    async def begun(self):
+        await asyncio.wait_for(self._has_begun.wait(), 60)
+
+
+async def is_opened_before(directory, slow):
+    """Whether a failed log is opened again before a slow call of it ends; returns after both."""
+    reopening = asyncio.ensure_future(directory.reopen())
+    done, _ = await asyncio.wait([reopening], timeout=0.3)
+    slow.goes_on.set()
+    await reopening
+    return bool(done)
+
+
+async def test_a_deletion_under_way_takes_no_segments_of_the_opened_log(data, monkeypatch):
+    """They are its segments if the new start offset could not be stored."""
+    config = LogConfig(segment_bytes=1_000, retention_ms=-1, retention_bytes=1_500)
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, config)
+    fill(log, 40)
+    slow = SlowCall(monkeypatch, log_files._DiscardedSegments, "delete")
+    with monkeypatch.context() as patch:
+        patch.setattr(log_files, "store_checkpoint", refuse_room)
+        retaining = asyncio.ensure_future(log.retain(NOW))
+        await slow.begun()
+    log.fail("an index cannot be written")
+    assert not await is_opened_before(directory, slow)
+    await retaining
+    again = directory.open(ORDERS, config)
+    assert again.start_offset > 0
+    assert [record.offset for record in records_of(again)] == list(range(again.start_offset, 40))
+    directory.close()
+
+
+async def test_a_compaction_under_way_drops_no_segments_of_the_opened_log(data, monkeypatch):
+    """The start of the log would complete its swap, while it is dropped."""
+    directory = LocalDirectory(data, durability="fsync")
+    log = directory.open(ORDERS, COMPACT)
+    fill(log, 50)
+    await log.durable()
+    before = values_of(log)
+    slow = SlowCall(monkeypatch, log_files, "sync_all")
+    compacting = asyncio.ensure_future(log.compact(NOW))
+    await slow.begun()
+    assert list((data / "orders-0").glob("*.swap"))
+    log.fail("an index cannot be written")
+    assert not await is_opened_before(directory, slow)
+    await compacting
+    again = directory.open(ORDERS, COMPACT)
+    assert values_of(again) == before
+    directory.close()
+
+
+async def test_a_write_under_way_rewrites_no_end_of_the_opened_log(data, monkeypatch):
+    """What is repeated after a failed sync may be older than what is appended by then."""
+    monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.001)
+    directory = LocalDirectory(data, durability="fsync")
+    log = directory.open(ORDERS, LogConfig())
+    fill(log, 5)
+    await log.durable()
+    slow = SlowCall(monkeypatch, log_files, "rewrite_end")
+    with monkeypatch.context() as patch:
+        patch.setattr(durability, "sync_path", refuse_room)
+        log.append(batch(b"refused"), NOW)
+        with pytest.raises(OSError):
+            await log.durable()
+    await slow.begun()
+    log.fail("an index cannot be written")
+    assert not await is_opened_before(directory, slow)
+    assert len(records_of(directory.open(ORDERS, LogConfig()))) == 5
+    with contextlib.suppress(OSError):
+        directory.close()
+
+
+def refuse_room(*_arguments, **_options):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

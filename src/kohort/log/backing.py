@@ -90,11 +90,11 @@ class Backing(Protocol):
         """Syncs succeed again, after `sync_failed`."""
         ...
 
-    def syncs_ended(self) -> Callable[[], bool]:
-        """Function that returns when no sync in the background is under way, after the log's end.
+    def work_ended(self) -> Callable[[], bool]:
+        """Function that returns when nothing is written or deleted in the background any more.
 
-        It is called in another thread, and returns False if one has failed. Failures that it does
-        not wait for are not reported.
+        It is called in another thread, after the end of the log, and returns False if a sync has
+        failed. Later failures are not reported. Raises OSError if segments cannot be deleted.
         """
         ...
 
@@ -167,7 +167,7 @@ class UnsyncedBacking:
     def sync_resumed(self) -> None:
         pass
 
-    def syncs_ended(self) -> Callable[[], bool]:
+    def work_ended(self) -> Callable[[], bool]:
         return _all_synced
 
     def taken_back(self, end_offset: int) -> None:

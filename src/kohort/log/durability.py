@@ -203,8 +203,12 @@ class GroupCommit:
 
     async def ended(self) -> bool:
         """Return, after `close`, when no sync is under way; whether the last one succeeded."""
-        while (task := self._next or self._running) is not None and not task.done():
-            await asyncio.wait([task])
+        while under_way := [
+            task
+            for task in (self._next, self._running, self._retrying)
+            if task is not None and not task.done()
+        ]:
+            await asyncio.wait(under_way)
         return self.failure is None
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -246,11 +250,20 @@ async def resumed(log: Retryable, executor: Executor | None) -> None:
         await asyncio.sleep(delay)
         delay = min(2 * delay, MAX_RETRY_BACKOFF_S)
         try:
-            await loop.run_in_executor(executor, log.retry_sync())
+            await _to_its_end(loop.run_in_executor(executor, log.retry_sync()))
         except OSError as error:
             log.sync_failed(error)
         else:
             return
+
+
+async def _to_its_end(work: asyncio.Future[None]) -> None:
+    """Await `work` of a thread, also if this is cancelled meanwhile."""
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
 
 
 def _refused(error: OSError) -> OSError:

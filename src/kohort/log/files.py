@@ -298,11 +298,13 @@ class FileBacking:
             self._syncing = None
             self._recovery_point = end_offset
 
-    def syncs_ended(self) -> Callable[[], bool]:
+    def work_ended(self) -> Callable[[], bool]:
         syncs = [sync for _, sync in self._syncing or ()]
+        delete_discarded = self.discard(())
 
         def have_ended() -> bool:
             failures = [sync.exception() for sync in syncs]
+            delete_discarded()
             # A log that is opened in place of this one reports its own.
             self._health.forget()
             return not any(failures)

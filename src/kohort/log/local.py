@@ -265,8 +265,9 @@ class LocalDirectory:
         path = self._directory(topic_partition)
         last_end = self._lock.last_end if isinstance(log, OfflineLog) else LastEnd.KILLED
         try:
-            # A sync under way stores a checkpoint, and would store it over that of the new log.
-            is_synced = isinstance(log, OfflineLog) or await log.syncs_ended()
+            # A sync under way stores a checkpoint, a compaction drops or renames its segments, and
+            # a deletion goes on: in the directory of the new log.
+            is_synced = isinstance(log, OfflineLog) or await log.work_ended()
             # The check may take long.
             found = await asyncio.to_thread(
                 self._check, topic_partition, path, log.config, last_end, is_synced

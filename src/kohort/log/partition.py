@@ -334,6 +334,7 @@ class PartitionLog(SyncedLog):
         try:
             return await self._cleaner.run(now)
         finally:
+            self._cleaner.ended.set()
             self._cleaner = None
 
     def compacted(self) -> None:
@@ -363,6 +364,11 @@ class PartitionLog(SyncedLog):
         if self._cleaner is not None:
             self._cleaner.stop()
         super().end(code)
+
+    async def work_ended(self) -> bool:
+        if self._cleaner is not None:
+            await self._cleaner.ended.wait()
+        return await super().work_ended()
 
 
 def _too_large(size: int) -> KafkaError:

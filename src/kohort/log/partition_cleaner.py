@@ -50,7 +50,7 @@ class CleanableLog(Protocol):
 class PartitionCleaner:
     """One compaction of one log."""
 
-    __slots__ = ("_backing", "_compaction", "_cuts", "_log", "_producers", "_segments")
+    __slots__ = ("_backing", "_compaction", "_cuts", "_log", "_producers", "_segments", "ended")
 
     def __init__(
         self,
@@ -67,6 +67,8 @@ class PartitionCleaner:
         """None until it is planned."""
         self._cuts = segments.cuts
         """Those before the run: after another one, a source may have been appended to."""
+        self.ended = asyncio.Event()
+        """Set by the log when `run` has ended."""
 
     def stop(self) -> None:
         """Make a run in its thread end soon, without effect."""

@@ -142,14 +142,14 @@ class SyncedLog(ReadableLog):
     def sync_resumed(self) -> None:
         self._backing.sync_resumed()
 
-    async def syncs_ended(self) -> bool:
-        """Return, after the end of the log, when no sync of it is under way.
+    async def work_ended(self) -> bool:
+        """Return, after the end of the log, when no sync, deletion or compaction is under way.
 
-        False if one has failed: what was written may not be on the disk, and no later sync of the
-        same files would report it.
+        False if a sync has failed: what was written may not be on the disk, and no later sync of
+        the same files would report it. Raises OSError if segments cannot be deleted.
         """
         is_synced = self._commit is None or await self._commit.ended()
-        return await asyncio.to_thread(self._backing.syncs_ended()) and is_synced
+        return await asyncio.to_thread(self._backing.work_ended()) and is_synced
 
     def _take_back(self) -> None:
         """Remove records that are not durable: their appends failed. Raises OSError."""
