@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import durability, stores
+from kohort.log import durability, files, stores
 from kohort.log.base import LogConfig
 from kohort.log.compaction import Compaction
 from kohort.log.local import LocalDirectory
@@ -535,6 +535,44 @@ class TestSyncing:
         directory.close()
         again = LocalDirectory(data)
         assert values_of(again.open(ORDERS, COMPACTED))[-7:] == kept
+        again.close()
+
+    async def test_records_appended_after_one_survive_a_kill_during_a_compaction(
+        self, data, broken_later, monkeypatch
+    ):
+        """The compacted segment is there already, for the one that is appended to again."""
+        monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, COMPACTED)
+        while len(log.segments) < 3:
+            await append_durably(log, batch(bytes(100)))
+        goes_on, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+        sync_all = files.sync_all
+
+        def sync_slowly(paths):
+            if paths == (str(data / "orders-0"),):
+                loop.call_soon_threadsafe(has_begun.set)
+                goes_on.wait(60)
+            sync_all(paths)
+
+        with broken_later() as breaks:
+            log.append(batch(bytes(500)), NOW)  # which begins a segment
+            with monkeypatch.context() as patch:
+                patch.setattr(files, "sync_all", sync_slowly)
+                compacting = asyncio.ensure_future(log.compact(NOW))
+                await asyncio.wait_for(has_begun.wait(), 60)
+            breaks.set()
+            with pytest.raises(OSError):
+                await log.durable()
+        await until(lambda: not directory.problems)
+        await append_durably(log, batch(b"last", key=b"last"))
+        shutil.copytree(data, killed := data.with_name("killed"))
+        goes_on.set()
+        await compacting
+        directory.close()
+        again = LocalDirectory(killed)
+        assert values_of(again.open(ORDERS, COMPACTED))[-1] == b"last"
         again.close()
 
     async def test_no_durable_record_is_compacted_away_by_one_that_is_not(self, data, broken_later):

@@ -345,6 +345,11 @@ class PartitionLog(SyncedLog):
         if self._commit is not None:
             self._commit.request()
 
+    def _truncate(self, end_offset: int) -> None:
+        if self._cleaner is not None:
+            self._cleaner.drop_swap()
+        super()._truncate(end_offset)
+
     # The end
 
     def close(self) -> None:

@@ -50,7 +50,10 @@ class CleanableLog(Protocol):
 class PartitionCleaner:
     """One compaction of one log."""
 
-    __slots__ = ("_backing", "_compaction", "_cuts", "_log", "_producers", "_segments", "ended")
+    __slots__ = (
+        "_backing", "_compaction", "_cuts", "_log", "_producers", "_segments", "_swapping",
+        "ended",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -67,6 +70,8 @@ class PartitionCleaner:
         """None until it is planned."""
         self._cuts = segments.cuts
         """Those before the run: after another one, a source may have been appended to."""
+        self._swapping: Cleaned | None = None
+        """The one whose swap has begun, and is being synced."""
         self.ended = asyncio.Event()
         """Set by the log when `run` has ended."""
 
@@ -74,6 +79,14 @@ class PartitionCleaner:
         """Make a run in its thread end soon, without effect."""
         if self._compaction is not None:
             self._compaction.stopped = True
+
+    def drop_swap(self) -> None:
+        """Take back a swap that has begun, before the log is cut: a source may be appended to then.
+
+        Raises OSError.
+        """
+        if self._swapping is not None:
+            self._backing.drop_swap(self._swapping.sources, self._swapping.result)
 
     async def run(self, now: Timestamp) -> bool:
         """Compact the log if enough of it is dirty; True if it was. Raises KafkaError, OSError."""
@@ -144,7 +157,11 @@ class PartitionCleaner:
     async def _swap(self, piece: Cleaned) -> None:
         sync = self._backing.begin_swap(piece.sources, piece.result, piece.end)
         if sync is not None:
-            await asyncio.to_thread(sync)
+            self._swapping = piece
+            try:
+                await asyncio.to_thread(sync)
+            finally:
+                self._swapping = None
             if not self._has_sources(piece):
                 self._backing.drop_swap(piece.sources, piece.result)
                 return

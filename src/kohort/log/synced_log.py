@@ -155,13 +155,16 @@ class SyncedLog(ReadableLog):
         """Remove records that are not durable: their appends failed. Raises OSError."""
         if self._closed is not None or self.end_offset <= self.high_watermark:
             return
-        self._segments.truncate(self.high_watermark)
+        self._truncate(self.high_watermark)
         self._high_watermark_position = _end_of(self._segments.active)
         self.end_offset = self.high_watermark
         self._producers.forget()
         self._producers.discard_snapshot()
         self._backing.taken_back(self.end_offset)
         self._notify()
+
+    def _truncate(self, end_offset: int) -> None:
+        self._segments.truncate(end_offset)
 
     def end(self, code: ErrorCode) -> None:
         if self._commit is not None:
