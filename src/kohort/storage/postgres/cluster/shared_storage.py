@@ -97,7 +97,7 @@ with fence as (
 select (select count(*) from fence), (select count(pg_notify($10, next::text)) from appended)
 """  # of constants  # nosec B608
 _NODES: Final = (
-    "select now() as now, pg_postmaster_start_time() as started, n.node, n.session, "
+    "select now() as now, pg_postmaster_start_time() as started, n.node, n.session, "  # nosec B608
     "n.lease_until, l.objid is not null as holds_lock "
     f"from (select) one left join nodes n on n.lane = $1 and n.node >= 0 left join {LOCKS}"
 )
