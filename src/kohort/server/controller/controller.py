@@ -86,14 +86,10 @@ class Controller:
 class SharedController(Controller):
     """The `Controller` of a node that shares the metadata log with others."""
 
+    metadata: SharedMetadata
     replicas: SharedReplicaManager
 
-    def __init__(
-        self,
-        logs: SharedLogDirectory,
-        config: Config,
-        metadata: SharedMetadata,
-    ) -> None:
+    def __init__(self, logs: SharedLogDirectory, config: Config, metadata: SharedMetadata) -> None:
         """Know the topics of `metadata`, and lead no partition yet."""
         replicas = SharedReplicaManager(
             logs, _configured(config, metadata), metadata.state, lambda: metadata.end_offset
@@ -105,16 +101,16 @@ class SharedController(Controller):
         self.producer_ids = ProducerIdManager(partial(_retriable, self.allocate_producer_ids))
         _start(self, logs, {})
         metadata.follow = loader.follow
-        self._shared_metadata = metadata
 
     def close(self) -> None:
-        self._shared_metadata.close()
+        self.metadata.close()
         super().close()
 
 
 class ForwardingController(Controller):
     """The `Controller` of a node whose changes another node makes, and that follows its log."""
 
+    metadata: FollowedMetadata
     topics: ForwardedTopicChanges
 
     def __init__(
@@ -133,7 +129,6 @@ class ForwardingController(Controller):
         self.producer_ids = ProducerIdManager(self._next_producer_ids)
         self._active = active
         self.loader = MetadataLoader(metadata, replicas, writer.publish)
-        self._followed = metadata
         _start(self, logs, {})
 
     async def _next_producer_ids(self) -> range:
@@ -150,7 +145,7 @@ class ForwardingController(Controller):
 
     def skip(self, offset: int) -> None:
         """Go on from that offset: the records before it were compacted away."""
-        self._followed.skip(offset)
+        self.metadata.skip(offset)
 
     def close(self) -> None:
         super().close()
