@@ -135,8 +135,8 @@ class TransactionRequests:
     ) -> None:
         """TxnOffsetCommit. Raises TopicRecreatedError, and as `_coordinate`.
 
-        It names topics. Its coordinator is asked for their ids after it: if they are
-        those of the topics that were read, a later deletion removes the offsets.
+        The request has names of topics, no ids. So the coordinator is asked for the ids afterwards:
+        if they are those of the topics that were read, a later deletion removes the offsets.
         """
         topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for tp, each in offsets.items():
@@ -318,7 +318,7 @@ class TransactionRequests:
             return None
 
     async def _ask_description(self) -> Any:
-        """The same. Raises KohortError."""
+        """The coordinator's description of the transactional id. Raises KohortError."""
         node_id = await self._cluster.coordinator_node(self._transactional_id, TRANSACTION)
         connection = await self._cluster.connection(node_id, self._purpose)
         response = await connection.send(

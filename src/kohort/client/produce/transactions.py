@@ -203,8 +203,8 @@ class Transactions:
                 if not self.machine.has_group(group.group_id):
                     await self._requests.add_group(group.group_id)
                 await self._requests.commit_offsets(group, to_commit, topic_ids)
-                # Whoever lost the partitions meanwhile may have them again: it read the committed
-                # offsets before these were among them, and the coordinator accepts it once more.
+                # The coordinator accepts a member that lost the partitions meanwhile and has them
+                # again. Others may have processed the records since then: the owner refuses.
                 owner.to_commit(offsets)
             except KohortError as error:
                 self.machine.abortable(error)

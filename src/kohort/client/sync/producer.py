@@ -154,7 +154,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self._producer = AsyncProducer(config, **options)
         self._gathered: deque[_Gathered] = deque()
         self._size = 0
-        """Bytes of it, or a little more or less: threads add to it without a lock."""
+        """Approximate size of the gathered records in bytes: threads add to it without a lock."""
         self._is_woken = False
         """Whether the loop takes what is gathered, or was told to."""
         self._taking: asyncio.Task[None] | None = None
@@ -395,7 +395,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 return
 
     def _ungathered(self) -> list[_Gathered]:
-        """What is gathered by now; threads gather more meanwhile."""
+        """Remove and return the records gathered before the call; threads may add others during it."""
         self._size = 0
         records = [self._gathered.popleft() for _ in range(len(self._gathered))]
         self._room.set()
