@@ -106,22 +106,25 @@ async def test_an_exception_aborts_and_goes_on(producer, config) -> None:
     assert b"no" in await committed(config, isolation="read_uncommitted")
 
 
-async def test_an_abort_while_the_commit_before_is_written_waits(
-    producer, config, monkeypatch
-) -> None:
-    written, held = asyncio.Event(), asyncio.Event()
-    write = PartitionMarkers.write
+class HeldMarkers:
+    """Markers of transactions that end from now on: the broker writes them after `written`."""
 
-    async def write_later(*arguments: Any) -> None:
-        held.set()
-        await written.wait()
-        await write(*arguments)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.written, self.held = asyncio.Event(), asyncio.Event()
+        write = PartitionMarkers.write
 
-    async with producer.transaction():
-        await producer.send_and_wait("orders", b"yes", partition=0)
+        async def write_later(*arguments: Any) -> None:
+            self.held.set()
+            await self.written.wait()
+            await write(*arguments)
+
         monkeypatch.setattr(PartitionMarkers, "write", write_later)
-    await held.wait()
-    asyncio.get_running_loop().call_later(1.0, written.set)
+
+
+async def abort_before(producer: Producer, markers: HeldMarkers) -> None:
+    """Abort a transaction before the markers are written, and commit the next one."""
+    await markers.held.wait()
+    asyncio.get_running_loop().call_later(1.0, markers.written.set)
     with pytest.raises(ZeroDivisionError):
         async with producer.transaction():
             await producer.send("orders", b"no", partition=0)
@@ -129,6 +132,15 @@ async def test_an_abort_while_the_commit_before_is_written_waits(
             raise ZeroDivisionError
     async with producer.transaction():
         await producer.send("orders", b"again", partition=0)
+
+
+async def test_an_abort_while_the_commit_before_is_written_waits(
+    producer, config, monkeypatch
+) -> None:
+    async with producer.transaction():
+        await producer.send_and_wait("orders", b"yes", partition=0)
+        markers = HeldMarkers(monkeypatch)
+    await abort_before(producer, markers)
     assert await committed(config) == [b"again", b"yes"]
 
 
@@ -136,14 +148,6 @@ async def test_an_abort_at_the_next_producer_id_waits_for_the_markers(
     config, broker, monkeypatch
 ) -> None:
     """EndTxn at the last epoch gives the id of the next transaction, which the first one delays."""
-    written, held = asyncio.Event(), asyncio.Event()
-    write = PartitionMarkers.write
-
-    async def write_later(*arguments: Any) -> None:
-        held.set()
-        await written.wait()
-        await write(*arguments)
-
     async with Producer(config, transactional_id="shop", linger_ms=0) as producer:
         async with producer.transaction():
             await producer.send_and_wait("orders", b"yes", partition=0)
@@ -159,17 +163,9 @@ async def test_an_abort_at_the_next_producer_id_waits_for_the_markers(
         machine.producer = last
         async with producer.transaction():
             await producer.send_and_wait("orders", b"last", partition=0)
-            monkeypatch.setattr(PartitionMarkers, "write", write_later)
+            markers = HeldMarkers(monkeypatch)
         assert (machine.producer.epoch, machine.producer.id != last.id) == (0, True)
-        await held.wait()
-        asyncio.get_running_loop().call_later(1.0, written.set)
-        with pytest.raises(ZeroDivisionError):
-            async with producer.transaction():
-                await producer.send("orders", b"no", partition=0)
-                await asyncio.sleep(0.1)
-                raise ZeroDivisionError
-        async with producer.transaction():
-            await producer.send("orders", b"again", partition=0)
+        await abort_before(producer, markers)
     assert await committed(config) == [b"again", b"last", b"yes"]
 
 
@@ -178,15 +174,11 @@ async def test_markers_that_are_written_while_an_abort_is_refused_fence_nobody(
     producer, config, monkeypatch, is_unreachable
 ) -> None:
     """The description that is asked for then is of the transaction that has ended."""
-    written, refused = asyncio.Event(), []
-    write, describe = PartitionMarkers.write, TransactionRequests._ask_description
-
-    async def write_later(*arguments: Any) -> None:
-        await written.wait()
-        await write(*arguments)
+    refused: list[str] = []
+    describe = TransactionRequests._ask_description
 
     async def describe_later(requests: TransactionRequests) -> Any:
-        written.set()
+        markers.written.set()
         while (  # noqa: ASYNC110 - the coordinator tells of it only when it is asked
             found := await describe(requests)
         ).transaction_state == "PrepareCommit":
@@ -198,9 +190,9 @@ async def test_markers_that_are_written_while_an_abort_is_refused_fence_nobody(
 
     async with producer.transaction():
         await producer.send_and_wait("orders", b"yes", partition=0)
-        monkeypatch.setattr(PartitionMarkers, "write", write_later)
+        markers = HeldMarkers(monkeypatch)
     monkeypatch.setattr(TransactionRequests, "_ask_description", describe_later)
-    asyncio.get_running_loop().call_later(1.0, written.set)  # if nobody asks
+    asyncio.get_running_loop().call_later(1.0, markers.written.set)  # if nobody asks
     with pytest.raises(ZeroDivisionError):
         async with producer.transaction():
             await producer.send("orders", b"no", partition=0)
