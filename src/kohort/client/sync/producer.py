@@ -395,7 +395,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 return
 
     def _ungathered(self) -> list[_Gathered]:
-        """Remove and return the records gathered before the call; threads may add others during it."""
+        """Remove and return the gathered records; threads may add others meanwhile."""
         self._size = 0
         records = [self._gathered.popleft() for _ in range(len(self._gathered))]
         self._room.set()
