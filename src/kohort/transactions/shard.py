@@ -183,9 +183,7 @@ class Shard:
         return _end(request.transactional_id, new, Reply(request.on_response, refused))
 
     def _add_partitions(self, request: AddPartitions, now: Instant, timestamp: Timestamp) -> Result:
-        known = self.transactions.get(request.transactional_id)
-        if known is not None:
-            _validate_ended(known)
+        _validate_ended(self.transactions.get(request.transactional_id))
         known = self._of_producer(request)
         is_open = known.state is TransactionState.ONGOING
         if is_open and not transitions.missing(known, request.partitions):
@@ -218,8 +216,7 @@ class Shard:
             raise KafkaError(ErrorCode.invalid_producer_id_mapping)
         if known.producer_epoch != request.producer_epoch:
             raise KafkaError(ErrorCode.producer_fenced)
-        if known.state in transitions.ENDING:
-            raise KafkaError(ErrorCode.concurrent_transactions)
+        _validate_ended(known)
         return known
 
     def _end_transaction(
@@ -306,12 +303,13 @@ def _is_open(metadata: TransactionMetadata | None) -> bool:
     return metadata is not None and metadata.state is TransactionState.ONGOING
 
 
-def _validate_ended(known: TransactionMetadata) -> None:
+def _validate_ended(known: TransactionMetadata | None) -> None:
     """Raises KafkaError CONCURRENT_TRANSACTIONS while markers are being written.
 
-    Before the producer is validated, as in Kafka: it may have the next id from EndTxn v5 already.
+    InitProducerId and AddPartitionsToTxn check this before the producer, as in Kafka: it may have
+    the next id from EndTxn v5 already.
     """
-    if known.state in transitions.ENDING:
+    if known is not None and known.state in transitions.ENDING:
         raise KafkaError(ErrorCode.concurrent_transactions)
 
 
