@@ -361,7 +361,6 @@ class TestMeanwhile:
     async def test_segments_that_are_deleted_meanwhile_stay_deleted(self, log):
         put_many(log, 200)
         await log.durable()
-        await log.durable()
         compacting = asyncio.ensure_future(log.compact(NOW))
         await asyncio.sleep(0)
         log.trim(150)
@@ -578,7 +577,6 @@ class TestTransactions:
     @staticmethod
     async def compact(log, now=NOW):
         put_many(log, 40, keys=7)  # something is dirty, and nothing else is the last of a segment
-        await log.durable()
         assert await compact(log, now)
 
     @staticmethod
