@@ -168,7 +168,7 @@ class LocalDirectory:
         if leader_epoch:
             self._leader_epochs[topic_partition] = leader_epoch
 
-    def _stored(
+    def _recovery_context(
         self, topic_partition: TopicPartition, config: LogConfig, last_end: LastEnd
     ) -> RecoveryContext:
         return RecoveryContext(
@@ -188,7 +188,7 @@ class LocalDirectory:
             self._directory(topic_partition),
             own_files,
             config.index_interval_bytes,
-            self._stored(topic_partition, config, LastEnd.CRASHED),
+            self._recovery_context(topic_partition, config, LastEnd.CRASHED),
             progress,
         )
         for segment in segments:
@@ -265,8 +265,8 @@ class LocalDirectory:
         path = self._directory(topic_partition)
         last_end = self._lock.last_end if isinstance(log, OfflineLog) else LastEnd.KILLED
         try:
-            # A sync under way stores a checkpoint, a compaction drops or renames its segments, and
-            # a deletion goes on: in the directory of the new log.
+            # The new log has the same directory, in which a sync under way stores a checkpoint, and
+            # a compaction or a deletion renames and removes segments.
             is_synced = isinstance(log, OfflineLog) or await log.work_ended()
             # The check may take long.
             found = await asyncio.to_thread(
@@ -296,14 +296,14 @@ class LocalDirectory:
     ) -> Found:
         """Recover the log in `path` with its producers, in any thread; its files are closed again.
 
-        Not `is_synced`: a sync of it has failed. Raises KafkaError, OSError.
+        `is_synced`: False if a sync of the log has failed. Raises KafkaError, OSError.
         """
         own_files = OpenFiles()
         segments, checkpoint = recovery.load(
             path,
             own_files,
             config.index_interval_bytes,
-            self._stored(topic_partition, config, last_end),
+            self._recovery_context(topic_partition, config, last_end),
             self._go_on,
         )
         backing = self._backing(
@@ -357,7 +357,7 @@ class LocalDirectory:
             self._files,
             config.index_interval_bytes,
             replace(
-                self._stored(topic_partition, config, last_end),
+                self._recovery_context(topic_partition, config, last_end),
                 may_have_holes=not synced_by_owner,
                 has_whole_indexes=self._lock.has_whole_indexes,
             ),
@@ -516,7 +516,7 @@ def _failures(running: Sequence[Future[None]]) -> list[BaseException]:
 def _sync_found(path: str, segments: Sequence[Segment], *, again: bool = False) -> None:
     """Sync what a process that was killed left in memory. Raises OSError.
 
-    `again`: a sync of it has failed, so it is written once more.
+    `again`: a sync has failed, so the files are rewritten first.
     The names of files that are made later are not part of it: the log that appends syncs them.
     """
     unsynced = [segment for segment in segments if segment.unsynced]
