@@ -48,7 +48,7 @@ class IndexState(NamedTuple):
 
 
 class TruncatedIndexError(OSError):
-    """The file lost entries while the log was open: they are created anew when it is reopened."""
+    """The index file was truncated while the log was open; reopening the log rebuilds it."""
 
 
 class _Block(NamedTuple):

@@ -91,10 +91,10 @@ class Backing(Protocol):
         ...
 
     def work_ended(self) -> Callable[[], bool]:
-        """Function that returns when nothing is written or deleted in the background any more.
+        """Function that waits for all writes and deletions in the background.
 
-        It is called in another thread, after the end of the log, and returns False if a sync has
-        failed. Later failures are not reported. Raises OSError if segments cannot be deleted.
+        To be called in another thread, after the end of the log. It returns False if a sync has
+        failed, and raises OSError if segments cannot be deleted. Later failures are not reported.
         """
         ...
 
@@ -103,7 +103,7 @@ class Backing(Protocol):
         ...
 
     def removed(self) -> None:
-        """Store nothing more, and report no failure: another log may get the name of this one."""
+        """Store nothing more and report no failure: another log may get the name of this one."""
         ...
 
     def save_producers(self, snapshot: Buffer) -> None:

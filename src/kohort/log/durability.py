@@ -149,7 +149,7 @@ class Commit(Protocol):
         ...
 
     async def ended(self) -> bool:
-        """Return, after `close`, when no sync is under way; whether the last one succeeded."""
+        """Wait, after `close`, for the syncs under way; False if the last one failed."""
         ...
 
 
@@ -202,7 +202,7 @@ class GroupCommit:
             self._retrying.cancel()
 
     async def ended(self) -> bool:
-        """Return, after `close`, when no sync is under way; whether the last one succeeded."""
+        """Wait, after `close`, for the syncs under way; False if the last one failed."""
         while under_way := [
             task
             for task in (self._next, self._running, self._retrying)
@@ -258,7 +258,7 @@ async def resumed(log: Retryable, executor: Executor | None) -> None:
 
 
 async def _to_its_end(work: asyncio.Future[None]) -> None:
-    """Await `work` of a thread, also if this is cancelled meanwhile."""
+    """Await `work` of a thread. A cancellation takes effect when the work has ended."""
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:

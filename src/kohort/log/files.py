@@ -263,7 +263,7 @@ class FileBacking:
             try:
                 how(path)
             except OSError as error:
-                # here, and not in a callback of the future: who waits for that finds it reported
+                # Before the future ends, and not in a callback: its waiters find it reported.
                 self._health.failed(Sync.SEALED, error)
                 raise
 
@@ -373,7 +373,7 @@ class FileBacking:
             try:
                 self._store(checkpoint)
             except OSError:
-                if self._is_removed:  # its directory meanwhile, too
+                if self._is_removed:  # with its directory, during the write
                     return
                 self._pending = self._pending or checkpoint
                 raise

@@ -9,7 +9,7 @@ from kohort.types import TopicPartition
 
 
 class Sync(Enum):
-    """What is synced: each fails and recovers by itself."""
+    """Kinds of syncs, which fail and recover independently."""
 
     APPENDED = "appended records"
     SEALED = "full segments"
@@ -52,7 +52,7 @@ class DiskHealth:
             self._problems.begin(self._topic_partition, self._problem)
 
     def resumed(self, *syncs: Sync) -> None:
-        """These syncs succeed again."""
+        """Syncs of these kinds succeed again."""
         if self._problem is None:
             return
         with _REPORTING:

@@ -54,7 +54,7 @@ class SparseIndex:
     def _stored(self, position: int, size: int) -> bytes:
         """The rows that are stored from `position` on, `size` bytes or less.
 
-        Rows that the file has no more (it was truncated) are (-1, -1), the row of no batch.
+        Rows lost to a truncation of the file are read as (-1, -1), which is the row of no batch.
         """
         size = max(min(size, self.store.size - position), 0)
         return self.store.read(position, size).ljust(size, b"\xff") if size else b""

@@ -32,9 +32,9 @@ class CleanableLog(Protocol):
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset up to which its records are durable, and its transactions decided.
+        """End of the durable records whose transactions are decided.
 
-        No record supersedes another one before, as its append may still fail.
+        Later records supersede none: their appends may still fail.
         """
         ...
 
@@ -69,9 +69,9 @@ class PartitionCleaner:
         self._compaction: Compaction | None = None
         """None until it is planned."""
         self._cuts = segments.cuts
-        """Those before the run: after another one, a source may have been appended to."""
+        """Number of cuts before the run: after a later one, a source may be appended to."""
         self._swapping: Cleaned | None = None
-        """The one whose swap has begun, and is being synced."""
+        """Result whose swap has begun and is being synced; None if there is none."""
         self.ended = asyncio.Event()
         """Set by the log when `run` has ended."""
 
@@ -81,7 +81,7 @@ class PartitionCleaner:
             self._compaction.stopped = True
 
     def drop_swap(self) -> None:
-        """Take back a swap that has begun, before the log is cut: a source may be appended to then.
+        """Undo a begun swap. To be called before a cut, after which a source may be appended to.
 
         Raises OSError.
         """

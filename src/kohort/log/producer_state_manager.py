@@ -33,7 +33,7 @@ class ProducerStateManager:
     )  # fmt: skip
 
     def __init__(self, segments: SegmentList, backing: Backing) -> None:
-        # Not the log, which refers to this: it would be freed by the collector alone.
+        # Not the log: in a cycle of references it would be freed by the garbage collector alone.
         self._segments = segments
         self._backing = backing
         self._is_closed = False

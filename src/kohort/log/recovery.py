@@ -58,7 +58,7 @@ class LastEnd(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryContext:
-    """What is known of a log before its files are read."""
+    """Facts about a log that its recovery cannot read from its files."""
 
     last_end: LastEnd
     topic_partition: str | None = None

@@ -143,10 +143,10 @@ class SyncedLog(ReadableLog):
         self._backing.sync_resumed()
 
     async def work_ended(self) -> bool:
-        """Return, after the end of the log, when no sync, deletion or compaction is under way.
+        """Wait, after the end of the log, for the syncs, deletion and compaction under way.
 
-        False if a sync has failed: what was written may not be on the disk, and no later sync of
-        the same files would report it. Raises OSError if segments cannot be deleted.
+        False if a sync has failed: written data may not be on the disk, and a later sync of the
+        same files would not report it. Raises OSError if segments cannot be deleted.
         """
         is_synced = self._commit is None or await self._commit.ended()
         return await asyncio.to_thread(self._backing.work_ended()) and is_synced

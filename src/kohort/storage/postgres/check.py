@@ -23,8 +23,9 @@ from kohort.storage.postgres.synchronous_commit import check_commits
 MIN_VERSION: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""
 NODE_CONNECTIONS: Final = 8
+"""Connections of one node while no partition is moved."""
 MAX_CONNECTIONS: Final = 12
-"""Most connections of one node while nothing is moved."""
+"""Most connections of one node."""
 _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
 _COMMIT_TIMEOUT_S: Final = 5.0

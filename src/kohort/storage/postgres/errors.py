@@ -34,14 +34,14 @@ class DatabaseError(OSError):
 
 
 class StatementRefusedError(DatabaseError):
-    """PostgreSQL rolled a statement back: it may take others."""
+    """PostgreSQL refused a statement and rolled it back; others may succeed."""
 
 
 @contextlib.contextmanager
 def outcome() -> Iterator[None]:
-    """Raise for what asyncpg raises inside: StatementRefusedError, or UnknownOutcomeError.
+    """Convert errors of asyncpg inside to StatementRefusedError or UnknownOutcomeError.
 
-    DatabaseError and FencedError pass.
+    DatabaseError and FencedError are not changed.
     """
     try:
         yield

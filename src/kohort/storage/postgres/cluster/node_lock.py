@@ -53,7 +53,7 @@ select n.lease_until > clock_timestamp() as has_lease, n.session = $4 as is_own,
     exists (select from (select) one join {LOCKS}) as is_locked
 from nodes n where n.lane = $1 and n.node = $3 for update
 """  # of constants  # nosec B608
-"""The row is locked: a former process that renews its lease meanwhile has done so, or cannot."""
+"""Locks the row: a renewal by the former process is seen here or waits until the claim ends."""
 RESTARTED_WITHIN_S: Final = 2 * LEASE_MS / 1000
 """Time after a restart of PostgreSQL until all processes that are alive have their locks again."""
 

@@ -58,7 +58,7 @@ _LEFT: Final = (
 )
 """Also those of other nodes, whose last appends are over by then: no statement takes so long.
 
-In another order each time: those that are refused are not always the first ones.
+In random order: refused ones do not always come first.
 """
 _SMALL: Final = (
     "select l.id from logs l cross join lateral ("
@@ -110,9 +110,10 @@ class _Queue(Generic[T]):
         self._size, self._refusals = min(2 * self._size, self._largest), 0
 
     def reject(self, count: int) -> None:
-        """Try the first `count` rows, which were refused, in smaller parts, or in the next sweep.
+        """The first `count` rows were refused: retry half of them, or one row in the next sweep.
 
-        After too many single ones all others wait for the next sweep, too, which begins with them.
+        After `_MAX_REFUSALS` single rows in a row, all others wait for that sweep, which tries them
+        first.
         """
         self._size = max(count // 2, 1)
         if count > 1:
