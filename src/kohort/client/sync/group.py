@@ -221,8 +221,8 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
     def _generation_for(self, partition: TopicPartition) -> Generation[K, V]:
         """The generation of the batch in work if it is of this partition, else the present one."""
-        present, in_work = self._generation_now(), self._in_work
-        if in_work is None or not self._has_batch or in_work.batch.topic_partition != partition:
+        present, in_work = self._generation_now(), self._batch_in_work
+        if in_work is None or in_work.batch.topic_partition != partition:
             return present
         return in_work.generation
 
@@ -315,9 +315,9 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         error of the commit as its cause; a second one at once.
         """
         if offsets is None:
-            if self._in_work is None or not self._has_batch:
+            if (in_work := self._batch_in_work) is None:
                 raise KohortError("there is no batch in work whose offsets could be committed")
-            batch = self._in_work.batch
+            batch = in_work.batch
             offsets = {batch.topic_partition: batch.next_offset}
         validate_offsets(offsets)
         if offsets:
@@ -326,8 +326,8 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
     def _generation_of(self, partition: TopicPartition) -> BoundGeneration:
         found = self._generations.get(partition)
-        if found is None and self._in_work is not None and self._has_batch:
-            found = self._in_work.generation
+        if found is None and (in_work := self._batch_in_work) is not None:
+            found = in_work.generation
         if found is None:
             raise KohortError(f"{partition}: this member has handed out no batch of it to commit")
         return found.with_others(self._generations)
@@ -339,9 +339,9 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         Offsets of other partitions are those of batches that were handed out before: it refuses
         them if this member has lost the partition since then, as `commit` does.
         """
-        if self._in_work is None or not self._has_batch:
+        if (in_work := self._batch_in_work) is None:
             raise KohortError("there is no batch in work whose generation could be named")
-        return self._in_work.generation.with_others(self._generations)
+        return in_work.generation.with_others(self._generations)
 
     def metrics(self) -> GroupMetrics:
         """Counters since the group was entered, and gauges of this moment; from any thread.
@@ -363,16 +363,15 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         return self._loop.run(call())
 
     def _finish(self) -> None:
-        if self._has_batch:
-            assert self._in_work is not None
-            self._loop.loop.call_soon_threadsafe(self._in_work.finished.set)
-            self._drop(self._in_work)
+        if (in_work := self._batch_in_work) is not None:
+            self._loop.loop.call_soon_threadsafe(in_work.finished.set)
+            self._drop(in_work)
             self._in_work = None
 
     @property
-    def _has_batch(self) -> bool:
-        """Whether the application has the batch in work."""
-        return self._in_work is not None and self._handed_out is self._in_work
+    def _batch_in_work(self) -> OfferedBatch | None:
+        """The batch in work once the application has it."""
+        return self._in_work if self._handed_out is self._in_work else None
 
     def _offer(self, offered: OfferedBatch | None) -> None:
         self._offered.append(offered)
