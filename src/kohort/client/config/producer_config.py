@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kohort.client.config.client_config import MAX_MS, validate_flag, validate_int
+from kohort.client.config.client_config import MAX_MS, validate_flag, validate_int, validate_text
 from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 
@@ -22,7 +22,6 @@ PartitionerName = Literal[
     "round_robin",
 ]
 
-_MAX_STRING_BYTES: Final = 32_767
 _ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _MAX_COMPRESSION_LEVEL: Final = {Codec.GZIP: 9, Codec.ZSTD: 22}
@@ -109,16 +108,7 @@ class ProducerConfig:
     def _validate_transactions(self) -> None:
         if not isinstance(self.transactional_id, str) or not self.transactional_id:
             raise ConfigError(f"transactional_id {self.transactional_id!r}: a name is needed")
-        try:
-            size = len(self.transactional_id.encode())
-        except UnicodeEncodeError:
-            raise ConfigError(
-                f"transactional_id {self.transactional_id!r} is not text that can be sent"
-            ) from None
-        if size > _MAX_STRING_BYTES:
-            raise ConfigError(
-                "transactional_id is longer than the 32,767 bytes that a request has room for"
-            )
+        validate_text("transactional_id", self.transactional_id)
         if not self.is_idempotent:
             raise ConfigError(
                 "transactional_id needs an idempotent producer: leave enable_idempotence and acks "
