@@ -11,7 +11,14 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kohort.client.backoff import retrying
-from kohort.client.cluster import GROUP, TRANSACTION, Cluster, TopicMetadata, request_topics
+from kohort.client.cluster import (
+    GROUP,
+    TRANSACTION,
+    Cluster,
+    TopicMetadata,
+    by_partition,
+    request_topics,
+)
 from kohort.client.config import ProducerConfig
 from kohort.client.errors import GaveUpError, TopicRecreatedError, is_retriable
 from kohort.client.group_metadata import GroupMetadata
@@ -164,13 +171,8 @@ class TransactionRequests:
                 group_instance_id=group.instance_id,
                 topics=[{"name": name, "partitions": parts} for name, parts in topics.items()],
             )
-            _raise_worst(
-                {
-                    TopicPartition(topic.name, each.partition_index): each.error_code
-                    for topic in response.topics
-                    for each in topic.partitions
-                }
-            )
+            results = by_partition(response.topics)
+            _raise_worst({tp: result.error_code for tp, result in results.items()})
             read = tuple({tp.topic for tp in topic_ids})
             return await request_topics(connection, read) if read else {}
 
