@@ -388,6 +388,11 @@ async def test_a_renewal_waits_for_a_request_that_takes_longer_than_others(
     await connection.close()
 
 
+def renewals() -> list[asyncio.Task[Any]]:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    return [other for other in others if "_renew" in repr(other)]
+
+
 async def test_a_renewal_that_waits_ends_with_its_connection(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {})
     fake.on("sasl_authenticate", {"auth_bytes": b"", "session_lifetime_ms": 20})
@@ -402,8 +407,7 @@ async def test_a_renewal_that_waits_ends_with_its_connection(fake: FakeBroker) -
     await connection.close()
     with pytest.raises(BrokerUnreachableError, match="closed by us"):
         await waiting
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    assert not [other for other in others if "_renew" in repr(other)]
+    assert not renewals()
 
 
 async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBroker) -> None:
@@ -436,10 +440,6 @@ class Source:
         if self.calls > 1:
             await asyncio.get_running_loop().create_future()
         return "token"
-
-
-def renewals() -> list[asyncio.Task[Any]]:
-    return [each for each in asyncio.all_tasks() if "_renew" in repr(each)]
 
 
 async def test_a_source_of_tokens_that_never_returns_ends_the_connection(fake: FakeBroker) -> None:
