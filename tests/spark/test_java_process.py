@@ -81,7 +81,7 @@ def test_an_interrupt_while_the_process_is_made_ends_it(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_deferred_signal_is_handled_behind_the_block(number: signal.Signals) -> None:
+def test_a_deferred_signal_is_handled_after_the_block(number: signal.Signals) -> None:
     handled = []
     before = signal.signal(number, lambda *_: handled.append("handled"))
     try:

@@ -1,8 +1,8 @@
 """The process of Java that PySpark starts, until PySpark has connected to it.
 
 An interrupt in between would leave it running: PySpark removes the directory in which Java is to
-name its port, Java fails to write there, and its other threads keep it. Once it has connected, Java
-ends with its standard input, which is a pipe from this process.
+write its port. Java fails to write there, and its other threads keep the process alive. After
+PySpark has connected, Java ends with its standard input, which is a pipe from this process.
 """
 
 import signal
@@ -17,14 +17,14 @@ _INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def java_ends_if_not_connected() -> Iterator[None]:
-    """Kill the Java that PySpark starts in the block if an exception ends the block before."""
+    """Kill the Java that PySpark starts in the block, if an exception comes before it connects."""
     from pyspark import SparkContext, java_gateway
 
     gateway: Any = java_gateway
     popen, started = gateway.Popen, []
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        with interrupts_deferred():  # else the process might have started, and nobody know it
+        with interrupts_deferred():  # else a process that has started might not be in `started`
             process: subprocess.Popen[bytes] = popen(*arguments, **options)
             started.append(process)
         return process
@@ -44,7 +44,7 @@ def java_ends_if_not_connected() -> Iterator[None]:
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Have SIGINT and SIGTERM handled behind the block, if this is the main thread."""
+    """Have SIGINT and SIGTERM handled after the block, if this is the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -13,7 +13,7 @@ T = TypeVar("T")
 async def from_all_brokers(
     cluster: Cluster, request: Callable[[int], Awaitable[Iterable[T] | KohortError]]
 ) -> tuple[list[T], dict[int, KohortError]]:
-    """The elements of all brokers' responses, and the errors of the others, by node id.
+    """The elements of the brokers' responses, and by node id the errors of the other brokers.
 
     `request` sends the request to a node. Raises KohortError if no broker responds.
     """

@@ -7,8 +7,8 @@ else by its next owner.
 
 The position follows the outcome, whatever raised it: behind the batches when they are committed,
 and before them when they are not, also if the transaction did not begin. While the outcome is
-unknown it is behind them, also if they were aborted before or a later transaction does not begin;
-the next transaction of the producer settles it first.
+unknown, the position is behind them, even if an earlier transaction of the batches was aborted, or
+a later one does not begin. The producer's next transaction settles the outcome first.
 """
 
 import asyncio
@@ -156,7 +156,7 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
             with suppress(GenerationEndedError, NotAssignedError):
                 if outcome is TransactionOutcome.ABORTED:
                     self._move_back(tp, owned)
-                else:  # if it may be committed, neither `records` nor a later abort yields it again
+                else:  # also UNKNOWN: what may be committed is not read again
                     self._move_forward(tp, owned)
 
     def _move_back(self, tp: TopicPartition, owned: OwnedPartition) -> None:

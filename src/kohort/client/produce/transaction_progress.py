@@ -16,7 +16,7 @@ class TransactionProgress:
         self.outcome: TransactionOutcome | None = None
         """None: the transaction is open, or there was none."""
         self._on_outcome: OnOutcome | None = None
-        self._unanswered_commits = 0
+        self._undecided_commits = 0
         """EndTxn requests of the commit that may have been executed."""
         self._began_at = 0.0
 
@@ -35,30 +35,30 @@ class TransactionProgress:
 
     def begin(self, on_outcome: OnOutcome) -> None:
         """Begin a transaction; `on_outcome` receives every change of its outcome."""
-        self.outcome, self._on_outcome, self._unanswered_commits = None, on_outcome, 0
+        self.outcome, self._on_outcome, self._undecided_commits = None, on_outcome, 0
         self._began_at = asyncio.get_running_loop().time()
 
     def commit_sent(self) -> None:
         """An EndTxn that commits is sent, and may be executed."""
-        self._unanswered_commits += 1
+        self._undecided_commits += 1
 
-    def commit_answered(self, code: ErrorCode) -> None:
+    def commit_responded(self, code: ErrorCode) -> None:
         """The coordinator responded to the EndTxn that was sent last."""
         if code is ErrorCode.invalid_txn_state:  # aborted: also if others were executed before
-            self._unanswered_commits = 0
+            self._undecided_commits = 0
         elif not code.retriable and code is not ErrorCode.unknown_server_error:
-            self._unanswered_commits -= 1
+            self._undecided_commits -= 1
 
     @property
     def final_outcome(self) -> TransactionOutcome:
         """The outcome of the transaction if nothing more is sent for it."""
         if self.is_committed:
             return TransactionOutcome.COMMITTED
-        is_unknown = self._unanswered_commits > 0
+        is_unknown = self._undecided_commits > 0
         return TransactionOutcome.UNKNOWN if is_unknown else TransactionOutcome.ABORTED
 
     def end(self, outcome: TransactionOutcome) -> None:
-        """Set the outcome, and tell of it if it has changed."""
+        """Set the outcome; `on_outcome` receives it if it has changed."""
         if outcome is self.outcome:
             return
         self.outcome = outcome

@@ -199,7 +199,7 @@ class TransactionRequests:
             )
             code = response.error_code
             if commit:
-                self._progress.commit_answered(code)
+                self._progress.commit_responded(code)
             elif code in _BEFORE_MARKERS and await self._is_current():
                 code = ErrorCode.concurrent_transactions
             _raise_for(code, "end_txn")
