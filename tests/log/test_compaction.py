@@ -3,7 +3,6 @@ time.
 """
 
 import asyncio
-import threading
 from time import process_time
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
+from gate import Gate
 from kohort.errors import KafkaError
 from kohort.log import compaction
 from kohort.log.base import LogConfig
@@ -384,28 +384,26 @@ class TestMeanwhile:
     @pytest.mark.parametrize("how", ["closed", "cancelled"])
     async def test_the_thread_does_not_hold_up_the_end(self, log, how, monkeypatch):
         put_many(log, 100)
-        running, ended, batches_seen = asyncio.Event(), threading.Event(), []
-        loop = asyncio.get_running_loop()
+        gate, batches_seen = Gate(), []
         intact = compaction.scan.intact
 
         def slow(*arguments):
             for found in intact(*arguments):
                 batches_seen.append(found)
-                loop.call_soon_threadsafe(running.set)
-                ended.wait(10)
+                gate.wait()
                 yield found
 
         monkeypatch.setattr(compaction.scan, "intact", slow)
         await log.durable()
         compacting = asyncio.ensure_future(log.compact(NOW))
-        await running.wait()
+        await gate.reached()
         if how == "closed":
             log.close()
-            ended.set()
+            gate.open()
             assert not await compacting
         else:
             compacting.cancel()
-            loop.call_later(0.01, ended.set)
+            asyncio.get_running_loop().call_later(0.01, gate.open)
             await asyncio.gather(compacting, return_exceptions=True)
         await asyncio.sleep(0.03)
         assert len(batches_seen) <= 2

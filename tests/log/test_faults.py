@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from gate import Gate, SlowCall
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import durability, files, stores
 from kohort.log.base import LogConfig
@@ -329,23 +330,21 @@ class TestSyncing:
         )
 
     async def test_append_during_a_sync_waits_for_the_next_one(self, log, monkeypatch):
-        gate, started, rounds = asyncio.Event(), asyncio.Event(), []
-        loop = asyncio.get_running_loop()
+        gate, rounds = Gate(), []
 
         def sync(path):
             rounds.append(path)
-            loop.call_soon_threadsafe(started.set)
-            asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(5)
+            gate.wait()
 
         monkeypatch.setattr(durability, "sync_path", sync)
         log.append(batch(b"a"), NOW)
         first = asyncio.ensure_future(log.durable())
-        await started.wait()
+        await gate.reached()
         log.append(batch(b"b"), NOW)
         later = [asyncio.ensure_future(log.durable()) for _ in range(3)]
         await asyncio.sleep(0.01)
         assert not first.done()
-        gate.set()
+        gate.open()
         await asyncio.gather(first, *later)
         assert len([path for path in rounds if path.endswith(".log")]) == 2
 
@@ -465,24 +464,16 @@ class TestSyncing:
         directory.directories.make({ORDERS: ORDERS_ID})
         log = directory.open(ORDERS, SMALL)
         await append_durably(log, batch(b"a", b"b", b"c"))
-        really, gate, started = durability.sync_path, threading.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def sync(path):
-            loop.call_soon_threadsafe(started.set)
-            gate.wait(60)
-            really(path)
-
-        monkeypatch.setattr(durability, "sync_path", sync)
-        log.append(batch(b"d"), NOW)
-        log.trim(3)
-        waiting = asyncio.ensure_future(log.durable())
-        await started.wait()
-        monkeypatch.setattr(durability, "sync_path", really)
+        with monkeypatch.context() as patch:
+            slow = SlowCall(patch, durability, "sync_path")
+            log.append(batch(b"d"), NOW)
+            log.trim(3)
+            waiting = asyncio.ensure_future(log.durable())
+            await slow.reached()
         directory.remove(ORDERS, ORDERS_ID)
         directory.directories.make({ORDERS: UUID(int=8)})
         await append_durably(directory.open(ORDERS, SMALL), batch(b"new"))
-        gate.set()
+        slow.open()
         await asyncio.wait([waiting])
         data_after_kill = data.with_name("killed")
         shutil.copytree(data, data_after_kill)
@@ -507,27 +498,25 @@ class TestSyncing:
         log = directory.open(ORDERS, COMPACTED)
         while len(log.segments) < 3:
             await append_durably(log, batch(bytes(100)))
-        goes_on, has_read, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
-        run = Compaction.run
+        gate, run = Gate(), Compaction.run
 
         def run_slowly(*arguments):
             pieces = run(*arguments)
-            loop.call_soon_threadsafe(has_read.set)
-            goes_on.wait(60)
+            gate.wait()
             return pieces
 
         monkeypatch.setattr(Compaction, "run", run_slowly)
         with broken_later() as breaks:
             log.append(batch(bytes(500)), NOW)  # which begins a segment
             compacting = asyncio.ensure_future(log.compact(NOW))
-            await asyncio.wait_for(has_read.wait(), 60)
+            await gate.reached()
             breaks.set()
             with pytest.raises(OSError):
                 await log.durable()
         await until(lambda: not directory.problems)
         for at in range(6):
             await append_durably(log, batch(bytes(100), key=b"%d" % at))
-        goes_on.set()
+        gate.open()
         await compacting
         await append_durably(log, batch(b"last", key=b"last"))
         kept = [bytes(100)] * 6 + [b"last"]
@@ -546,14 +535,11 @@ class TestSyncing:
         log = directory.open(ORDERS, COMPACTED)
         while len(log.segments) < 3:
             await append_durably(log, batch(bytes(100)))
-        goes_on, has_begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
-
-        sync_all = files.sync_all
+        gate, sync_all = Gate(), files.sync_all
 
         def sync_slowly(paths):
             if paths == (str(data / "orders-0"),):
-                loop.call_soon_threadsafe(has_begun.set)
-                goes_on.wait(60)
+                gate.wait()
             sync_all(paths)
 
         with broken_later() as breaks:
@@ -561,14 +547,14 @@ class TestSyncing:
             with monkeypatch.context() as patch:
                 patch.setattr(files, "sync_all", sync_slowly)
                 compacting = asyncio.ensure_future(log.compact(NOW))
-                await asyncio.wait_for(has_begun.wait(), 60)
+                await gate.reached()
             breaks.set()
             with pytest.raises(OSError):
                 await log.durable()
         await until(lambda: not directory.problems)
         await append_durably(log, batch(b"last", key=b"last"))
         shutil.copytree(data, killed := data.with_name("killed"))
-        goes_on.set()
+        gate.open()
         await compacting
         directory.close()
         again = LocalDirectory(killed)

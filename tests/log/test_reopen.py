@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from gate import Gate, SlowCall
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import durability, local, recovery
 from kohort.log import files as log_files
@@ -206,25 +207,22 @@ async def test_a_lost_snapshot_of_producers(data, unreadable, monkeypatch):
     directory.close()
 
 
-class SlowSync:
-    """The next sync of a segment ends when the event `ends` is set, with `error` if there is one;
-    later ones are not delayed.
+class SlowSync(Gate):
+    """The next sync of a segment waits, and then fails if there is an `error`; later ones are not
+    delayed.
     """
 
     def __init__(self, monkeypatch):
-        self.ends = threading.Event()
+        super().__init__()
         self.error = None
         self.rewritten = []
-        self._is_under_way = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
         self._really, self._rewrite = durability.sync_path, durability.rewrite
         monkeypatch.setattr(durability, "sync_path", self._sync)
         monkeypatch.setattr(local, "rewrite", self._rewrite_and_note)
 
     def _sync(self, path):
-        if path.endswith(".log") and not self._is_under_way.is_set():
-            self._loop.call_soon_threadsafe(self._is_under_way.set)
-            assert self.ends.wait(60)
+        if path.endswith(".log") and not self.is_reached:
+            self.wait()
             if self.error is not None:
                 raise self.error
         self._really(path)
@@ -233,11 +231,8 @@ class SlowSync:
         self._rewrite(path)
         self.rewritten.append(path)
 
-    async def under_way(self):
-        await asyncio.wait_for(self._is_under_way.wait(), 60)
-
     def end_soon(self):
-        self._loop.call_later(0.2, self.ends.set)
+        asyncio.get_running_loop().call_later(0.2, self.open)
 
 
 @pytest.fixture
@@ -252,7 +247,7 @@ async def test_a_sync_under_way_stores_no_older_checkpoint(data, slow_sync):
     fill(log, 9)
     log.trim(3)
     waiting = asyncio.ensure_future(log.durable())
-    await slow_sync.under_way()
+    await slow_sync.reached()
     log.fail("an index cannot be written")
     slow_sync.end_soon()
     await directory.reopen()
@@ -275,7 +270,7 @@ async def test_records_whose_sync_fails_are_written_again(data, slow_sync, polic
     directory = LocalDirectory(data, durability=policy)
     log = directory.open(ORDERS, config)
     fill(log, 9)  # of which "os" syncs full segments alone
-    await slow_sync.under_way()
+    await slow_sync.reached()
     slow_sync.error = OSError(errno.EIO, "broken")
     log.fail("an index cannot be written")
     slow_sync.end_soon()
@@ -330,7 +325,7 @@ async def test_a_failed_sync_is_reported_before_the_log_is_opened_again(
 
     monkeypatch.setattr(directory.problems, "begin", begin)
     fill(log, 9)
-    await slow_sync.under_way()
+    await slow_sync.reached()
     slow_sync.error = OSError(errno.EIO, "broken")
     log.fail("an index cannot be written")
     slow_sync.end_soon()
@@ -342,30 +337,11 @@ async def test_a_failed_sync_is_reported_before_the_log_is_opened_again(
         directory.close()
 
 
-class SlowCall:
-    """A function of a module or class that waits, in its thread, until `goes_on` is set."""
-
-    def __init__(self, monkeypatch, owner, name):
-        self.goes_on = threading.Event()
-        self._has_begun = asyncio.Event()
-        self._really, self._loop = getattr(owner, name), asyncio.get_running_loop()
-        # A function, which is a method if `owner` is a class.
-        monkeypatch.setattr(owner, name, lambda *arguments: self._call(*arguments))
-
-    def _call(self, *arguments):
-        self._loop.call_soon_threadsafe(self._has_begun.set)
-        assert self.goes_on.wait(60)
-        return self._really(*arguments)
-
-    async def begun(self):
-        await asyncio.wait_for(self._has_begun.wait(), 60)
-
-
 async def is_opened_before(directory, slow):
     """Whether a failed log is opened again before a slow call of it ends; returns after both."""
     reopening = asyncio.ensure_future(directory.reopen())
     done, _ = await asyncio.wait([reopening], timeout=0.3)
-    slow.goes_on.set()
+    slow.open()
     await reopening
     return bool(done)
 
@@ -380,7 +356,7 @@ async def test_a_deletion_under_way_takes_no_segments_of_the_opened_log(data, mo
     with monkeypatch.context() as patch:
         patch.setattr(log_files, "store_checkpoint", refuse_room)
         retaining = asyncio.ensure_future(log.retain(NOW))
-        await slow.begun()
+        await slow.reached()
     log.fail("an index cannot be written")
     assert not await is_opened_before(directory, slow)
     await retaining
@@ -399,7 +375,7 @@ async def test_a_compaction_under_way_drops_no_segments_of_the_opened_log(data, 
     before = values_of(log)
     slow = SlowCall(monkeypatch, log_files, "sync_all")
     compacting = asyncio.ensure_future(log.compact(NOW))
-    await slow.begun()
+    await slow.reached()
     assert list((data / "orders-0").glob("*.swap"))
     log.fail("an index cannot be written")
     assert not await is_opened_before(directory, slow)
@@ -422,7 +398,7 @@ async def test_a_write_under_way_rewrites_no_end_of_the_opened_log(data, monkeyp
         log.append(batch(b"refused"), NOW)
         with pytest.raises(OSError):
             await log.durable()
-    await slow.begun()
+    await slow.reached()
     log.fail("an index cannot be written")
     assert not await is_opened_before(directory, slow)
     assert len(records_of(directory.open(ORDERS, LogConfig()))) == 5

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import signal
-import threading
 
 import asyncpg
 import pytest
 
+from gate import SlowCall
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.storage.postgres.cluster import shared_directory
@@ -268,20 +268,12 @@ async def test_a_compaction_of_a_log_that_was_closed_changes_nothing(
     for number in range(300):
         log.append(batch(bytes(100), key=b"%d" % (number % 5)), NOW)
     await log.durable()
-    began, closed = threading.Event(), threading.Event()
-
-    def packed(segment):
-        began.set()
-        assert closed.wait(60)
-        return pack(segment)
-
-    pack = backing.packed
-    monkeypatch.setattr(backing, "packed", packed)
+    slow = SlowCall(monkeypatch, backing, "packed")
     compacting = asyncio.create_task(log.compact(NOW))
-    await asyncio.to_thread(began.wait, 60)
+    await slow.reached()
     log.close()
     await log.written()
-    closed.set()
+    slow.open()
     assert not await compacting
     await log.written()
     assert await sql.fetchval("select count(*) from batches") == 300
