@@ -184,9 +184,8 @@ class Connection(asyncio.Protocol):
         # The coordinator knows the connection of a pending member id for as long as that is valid.
         # No bytes are kept so long.
         self._repeated = self._transport = None
-        self._queue.clear(
-            self
-        )  # the request in progress refers to this, and is perhaps never ended
+        # The request in progress refers to this connection, and is perhaps never ended.
+        self._queue.clear(self)
         self._out.clear()
         self._shared.unread.set(self, 0)
         if self._throttle_timer is not None:
@@ -442,7 +441,8 @@ class Connection(asyncio.Protocol):
         self._work = work = WorkTime()
         later = work.begin(partial(dispatch, exchange, frame, body_at))
         if later is not None:
-            self._run(later).add_done_callback(lambda _: work.close())
+            # A task that is cancelled before it begins leaves `later` open.
+            self._run(work.rest(later)).add_done_callback(lambda _: later.close())
 
     def _take_token(self, frame: bytes, login: Login) -> None:
         """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""

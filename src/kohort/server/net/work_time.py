@@ -11,12 +11,11 @@ from kohort.util.heavy_work import on_work
 class WorkTime:
     """Time that the event loop, and the thread for heavy work, have worked on one request."""
 
-    __slots__ = ("_begun", "_later", "_seconds")
+    __slots__ = ("_begun", "_seconds")
 
     def __init__(self) -> None:
         self._seconds = 0.0
         self._begun = perf_counter()
-        self._later: Coroutine[Any, Any, None] | None = None
 
     @property
     def seconds(self) -> float:
@@ -30,23 +29,17 @@ class WorkTime:
     def begin(
         self, begin: Callable[[], Coroutine[Any, Any, None] | None]
     ) -> Coroutine[Any, Any, None] | None:
-        """Call `begin`, and count what it does; what it returns counts its time as well."""
+        """Call `begin`, and count what it does. What it returns is for `rest`."""
         token = on_work.set(self._add)
         try:
             later = begin()
         finally:
             on_work.reset(token)
         self.pause()
-        self._later = later
-        return None if later is None else self._in_task(later)
+        return later
 
-    def close(self) -> None:
-        """End what is left of the request: its task may have been cancelled before it began."""
-        if self._later is not None:
-            self._later.close()
-            self._later = None
-
-    async def _in_task(self, work: Coroutine[Any, Any, None]) -> None:
+    async def rest(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in a task of its own, and count what is done for it."""
         on_work.set(self._add)
         await self._steps(work)
 
