@@ -12,20 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kohort.cluster import (
-    Endpoint,
-    FencedError,
-    NodeRegistered,
-    SharedStorage,
-    UnknownOutcomeError,
-)
+from kohort.cluster import Endpoint, FencedError, NodeRegistered, SharedStorage
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.handover import Handover
 from kohort.server.cluster.leader_decisions import LeaderDecisions
 from kohort.server.cluster.lease import Lease
 from kohort.server.cluster.led_partitions import LedPartitions
 from kohort.server.cluster.node_status import MembershipLogger, NodeStatus
-from kohort.server.cluster.participation_errors import ParticipationErrors
+from kohort.server.cluster.participation_errors import STORAGE_FAILURES, ParticipationErrors
 from kohort.server.cluster.registration import Registration
 from kohort.server.metadata import MetadataRecord
 from kohort.server.replicas import SharedReplicaManager
@@ -39,7 +33,6 @@ TICK_S: Final = 0.5
 LIVENESS_POLL_INTERVAL_S: Final = 0.2
 """Time between two checks of the other nodes, and so the delay until one is replaced."""
 _WORK: Final = "follow the cluster"
-_FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
 
 
 class LeadershipLoop:
@@ -134,7 +127,7 @@ class LeadershipLoop:
         """Wake `work` when a node is gone, before the end of the tick."""
         while True:
             await asyncio.sleep(LIVENESS_POLL_INTERVAL_S)
-            with suppress(FencedError, *_FAILURES):
+            with suppress(FencedError, *STORAGE_FAILURES):
                 nodes = self._metadata.state.cluster.nodes.values()
                 if len(nodes) == 1 and self._registration.is_logged:
                     continue
@@ -202,7 +195,7 @@ class LeadershipLoop:
         except FencedError as error:
             self.lease.has_session = False
             self._errors.report(_WORK, error)
-        except _FAILURES as error:
+        except STORAGE_FAILURES as error:
             self._errors.report(_WORK, error)
         finally:
             self._update_members()
@@ -218,7 +211,7 @@ class LeadershipLoop:
         """
         if self.lease.has_session:
             return
-        with suppress(FencedError, *_FAILURES):
+        with suppress(FencedError, *STORAGE_FAILURES):
             async with asyncio.timeout(TICK_S):
                 await self._metadata.read_news()
         self._update_members()
@@ -263,7 +256,7 @@ class LeadershipLoop:
         ended = await asyncio.gather(*running, return_exceptions=True)
         await self.lease.give_up()
         if running and self.lease.has_session:
-            with suppress(FencedError, *_FAILURES):
+            with suppress(FencedError, *STORAGE_FAILURES):
                 async with asyncio.timeout(TICK_S):
                     # Having failed to read the log, append nothing: others see the session end.
                     if all(isinstance(each, asyncio.CancelledError) for each in ended):

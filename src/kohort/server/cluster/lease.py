@@ -3,17 +3,11 @@
 import asyncio
 from typing import Final
 
-from kohort.cluster import (
-    LEASE_MS,
-    FencedError,
-    HistoryLostError,
-    SharedStorage,
-    UnknownOutcomeError,
-)
+from kohort.cluster import LEASE_MS, FencedError, HistoryLostError, SharedStorage
 from kohort.errors import KohortError
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.led_partitions import LedPartitions
-from kohort.server.cluster.participation_errors import ParticipationErrors
+from kohort.server.cluster.participation_errors import STORAGE_FAILURES, ParticipationErrors
 from kohort.types import Instant
 
 OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
@@ -96,7 +90,7 @@ class Lease:
             self._errors.clear(_RENEW)
         except HistoryLostError:
             raise  # what this process knows is not so
-        except (KohortError, OSError, UnknownOutcomeError, TimeoutError) as error:
+        except (KohortError, *STORAGE_FAILURES) as error:
             if isinstance(error, FencedError):
                 self.has_session = False
             if not isinstance(error, KohortError) and self._away_since is None:

@@ -7,9 +7,10 @@ from contextlib import suppress
 from itertools import islice, takewhile
 from typing import Any, Final
 
-from kohort.cluster import LEASE_MS, UnknownOutcomeError
+from kohort.cluster import LEASE_MS
 from kohort.errors import KafkaError, fresh
 from kohort.runtime.clock import Clock
+from kohort.server.cluster.participation_errors import STORAGE_FAILURES
 from kohort.server.logging import fields
 from kohort.server.replicas import SharedReplicaManager
 from kohort.server.topics import SharedMetadata
@@ -125,7 +126,7 @@ class LedPartitions:
 
     async def resign_all(self) -> None:
         """Close all partitions: other nodes may have taken them over."""
-        with suppress(OSError, UnknownOutcomeError, TimeoutError):
+        with suppress(*STORAGE_FAILURES):
             await self.resign(tuple(self._replicas.led))
 
 

@@ -1,10 +1,15 @@
 """Current errors of what a node does in its cluster, each logged once."""
 
 import logging
+from typing import Final
 
+from kohort.cluster import UnknownOutcomeError
 from kohort.server.logging import fields
 
 logger = logging.getLogger("kohort.cluster")
+
+STORAGE_FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
+"""Errors of a storage that does not respond."""
 
 
 class ParticipationErrors:
