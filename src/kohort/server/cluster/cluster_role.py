@@ -21,17 +21,17 @@ Dispatch: TypeAlias = Callable[[RequestT, bytes, int], Coroutine[Any, Any, None]
 
 
 class Participant(Protocol):
-    """What a node does all the time because other nodes change topics or leaders."""
+    """Background part of a node, which follows changes of topics or leaders by other nodes."""
 
     async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:
-        """Take part in the cluster; return when this node leads its partitions, or cannot yet.
+        """Participate in the cluster; return when this node leads its partitions, or cannot yet.
 
         `endpoints` are what clients connect to. `lost` is called when the server cannot continue.
         """
         ...
 
     async def leave(self) -> None:
-        """Take part no more. Idempotent."""
+        """Stop participating. Idempotent."""
         ...
 
 
@@ -49,7 +49,7 @@ class ClusterRole(Protocol):
     nodes: Nodes
     """The nodes of the cluster, once the topics are open."""
     routes: Routes
-    """The ways to them, once the topics are open."""
+    """Requests to them, once the topics are open."""
 
     async def open_logs(self, opened: AsyncExitStack) -> LogDirectory:
         """The logs, when the cluster's metadata is known as far as others have it.

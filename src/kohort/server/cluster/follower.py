@@ -1,4 +1,4 @@
-"""The part of worker 1 and later ones: they follow the metadata log of worker 0."""
+"""Follower of the metadata log of worker 0, in every other worker."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ _WARN_AFTER_S: Final = 10.0
 
 
 class Follower:
-    """A `Participant`: what worker 0 logs is done here, too."""
+    """The `Participant` that applies the metadata records of worker 0 to this worker."""
 
     def __init__(self, node_id: int, connect: Connect) -> None:
         """`connect` connects to worker 0."""
@@ -91,7 +91,7 @@ class Follower:
         self._following.add_done_callback(partial(_ended, lost))
 
     async def leave(self) -> None:
-        """Follow no more. Idempotent."""
+        """Stop following. Idempotent."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait((self._following,))

@@ -31,7 +31,7 @@ The log grows many times a second while thousands of topics are created.
 
 
 class LeaderDecisions:
-    """What one node decides, and when."""
+    """Decides for one node: whether a decision is due, and its records."""
 
     def __init__(
         self,

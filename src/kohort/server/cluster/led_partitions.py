@@ -33,7 +33,7 @@ _TASK_BATCH: Final = 20
 
 
 class LedPartitions:
-    """Those of one node."""
+    """Opens and closes the partitions that one node leads."""
 
     def __init__(
         self, node_id: int, metadata: SharedMetadata, replicas: SharedReplicaManager, clock: Clock

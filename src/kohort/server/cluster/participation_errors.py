@@ -1,4 +1,4 @@
-"""Current errors of what a node does in its cluster, each logged once."""
+"""Current errors of the activities of a node in its cluster, each logged once."""
 
 import logging
 from typing import Final

@@ -11,7 +11,7 @@ from kohort.types import Timestamp
 
 @dataclass(slots=True, kw_only=True)
 class Registration:
-    """Of this node."""
+    """Registration of this node, and the records that change it."""
 
     storage: SharedStorage
     metadata: SharedMetadata

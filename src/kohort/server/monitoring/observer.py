@@ -196,7 +196,7 @@ class Observer:
             await slices.give_way()
         log_offsets = await self._find_log_offsets(partitions)
         shows = await self._viewer.topics({each.topic for each in partitions})
-        # Of workers, the parent process puts the groups together.
+        # The parent process merges the groups of workers.
         node = self._shared_node
         elsewhere = None if node is None else await node.routes.groups_elsewhere()
         if reasons := self._unlisted():  # others had time to respond

@@ -48,7 +48,7 @@ class RequestMemory:
         self._grant()
 
     def forget(self, waiter: Waiter) -> None:
-        """A connection is lost: those that waited behind it may get memory now."""
+        """Remove a connection that is lost. Those that waited behind it may get memory now."""
         if self._waiting.pop(waiter, None) is not None:
             self._grant()
 

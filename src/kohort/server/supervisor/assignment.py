@@ -20,9 +20,9 @@ from kohort.server.config import Config, Given
 RELOAD: Final = b"reload\n"
 """Asks for files to be read again, as SIGHUP does."""
 ALIVE: Final = b"alive\n"
-"""Tells that the event loop of the worker runs."""
+"""Heartbeat: the event loop of the worker runs."""
 ENDING: Final = b"ending\n"
-"""Tells that no `ALIVE` follows."""
+"""The worker closes: no `ALIVE` follows."""
 ALIVE_INTERVAL_S: Final = 1.0
 END_UNSTARTED: Final = signal.SIGUSR1
 """Ends a process by default; a worker ignores it from before the first effect of its assignment."""

@@ -31,13 +31,13 @@ MAX_DELAY_S: Final = 5.0
 SERVED_WELL_S: Final = 30.0
 """A worker that served for so long is started again at once when it ends."""
 MAX_MISSED_SIGNS: Final = 30
-"""Looks of the parent, `ALIVE_INTERVAL_S` apart, without a sign of life: then a worker hangs.
+"""Consecutive checks without a heartbeat after which a worker counts as hung.
 
-The parent counts its own looks, not the time. On a machine so busy that a worker gets no turn for
-seconds, or that was suspended, the parent gets none either.
+The parent checks every `ALIVE_INTERVAL_S`, and counts its checks, not the time: on a machine that
+is busy for seconds, or was suspended, the parent does not run either.
 """
 GROUP_SIGNAL_S: Final = 1.0
-"""Time for the parent to get a signal of its process group that has already ended a worker."""
+"""Wait for the parent's own SIGTERM or SIGINT, if the signal of a process group ended a worker."""
 _OF_A_GROUP: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -53,12 +53,12 @@ class WorkerProcess:
         self.is_serving = False
         self._line = assignment.encode()
         self._report: Report | None = None
-        """That of the process that runs."""
+        """Report of the current process."""
         self._served_since: float | None = None
         self._signs = 0
-        """Lines that the process has sent."""
+        """Number of lines from the current process."""
         self._is_ending = False
-        """Whether it has told that it closes, and sends no sign of life any more."""
+        """Whether it closes, and sends no heartbeat any more."""
         self._stopping = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._parent: asyncio.StreamWriter | None = None
@@ -133,7 +133,7 @@ class WorkerProcess:
         return self._report, code, asyncio.get_running_loop().time() - self._served_since
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Read what the process tells, until its end. Raises OSError."""
+        """Read the lines of the process until its end. Raises OSError."""
         while (line := await reader.readline()).endswith(b"\n"):
             self._signs += 1
             if line == ENDING:
@@ -144,9 +144,9 @@ class WorkerProcess:
                 self._serves(self._report)
 
     async def _kill_when_hung(self, process: asyncio.subprocess.Process) -> None:
-        """End the process if its event loop no longer runs.
+        """Kill the process if its event loop no longer runs.
 
-        Before its first sign of life it is not judged: it imports its modules.
+        Before its first line it cannot miss a heartbeat: it imports its modules.
         """
         missed = seen = 0
         while missed < MAX_MISSED_SIGNS:

@@ -1,4 +1,4 @@
-"""The ways of a node to the leaders of partitions and to coordinators: itself, or other nodes."""
+"""Requests of a node to the leaders of partitions and to coordinators, itself or other nodes."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from kohort.server.replicas import Topics
 
 
 class Routes:
-    """Of node `node_id`. A node without others is its own leader and coordinator of everything."""
+    """Sends requests of node `node_id`. A node alone leads and coordinates everything itself."""
 
     def __init__(
         self, node_id: int, nodes: Nodes, topics: Topics, connect: Callable[[int], Connect]
