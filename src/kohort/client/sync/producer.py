@@ -211,7 +211,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         there, BufferFullError if what was sent before is not taken within `max_block_ms`,
         KohortError after `close`. All other errors are those of the delivery.
         """
-        self._loop.validate_process()  # its lock may be held for ever after a fork
+        self._loop.validate_process()  # after a fork no loop takes the record
         if topic not in self._known:
             self._loop.run(self._producer.partitions_for(topic))
             self._known.add(topic)
