@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import CodeType, FrameType
+from typing import Any, Literal
 
 import pytest
 
@@ -97,29 +97,37 @@ def totals(config: ClientConfig) -> list[bytes | None]:
 
 
 @contextmanager
-def tracing(trace: Any) -> Iterator[None]:
-    """This thread's trace function is `trace`."""
+def counted(
+    points: Points, counted_event: Literal["line", "opcode"], within: Callable[[CodeType], bool]
+) -> Iterator[None]:
+    """Count the lines or instructions that this thread executes in functions with such code."""
+
+    def enter(frame: FrameType, _event: str, _argument: object) -> Any:
+        if not within(frame.f_code):
+            return None
+        frame.f_trace_opcodes = counted_event == "opcode"
+        return execute
+
+    def execute(_frame: FrameType, event: str, _argument: object) -> Any:
+        if event == counted_event:
+            points.count()
+        return execute
+
     before = sys.gettrace()
-    sys.settrace(trace)
+    sys.settrace(enter)
     try:
         yield
     finally:
         sys.settrace(before)
 
 
-@contextmanager
-def traced(points: Points) -> Iterator[None]:
+def traced(points: Points) -> AbstractContextManager[None]:
     """Count the lines of the blocking client that this thread executes."""
-
-    def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        if not frame.f_code.co_filename.endswith(LINES):
-            return None
-        if event == "line" and frame.f_code.co_name not in UNSAFE:
-            points.count()
-        return trace
-
-    with tracing(trace):
-        yield
+    return counted(
+        points,
+        "line",
+        lambda code: code.co_filename.endswith(LINES) and code.co_name not in UNSAFE,
+    )
 
 
 def interrupt() -> None:
@@ -184,21 +192,13 @@ READS = (
 )
 
 
-@contextmanager
-def each_instruction(points: Points, *names: str) -> Iterator[None]:
+def each_instruction(points: Points, *names: str) -> AbstractContextManager[None]:
     """Count the instructions of these functions of the blocking clients in this thread."""
-
-    def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        code = frame.f_code
-        if not code.co_filename.endswith(READS) or code.co_name not in names:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            points.count()
-        return trace
-
-    with tracing(trace):
-        yield
+    return counted(
+        points,
+        "opcode",
+        lambda code: code.co_filename.endswith(READS) and code.co_name in names,
+    )
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -264,20 +264,13 @@ def admin(config: ClientConfig) -> Iterator[Admin]:
     run(made.close())
 
 
-@contextmanager
-def each_line(points: Points, names: Collection[str] = ENDS) -> Iterator[None]:
+def each_line(points: Points, names: Collection[str] = ENDS) -> AbstractContextManager[None]:
     """Count the lines of these functions of the blocking clients in this thread."""
-
-    def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        code = frame.f_code
-        if not code.co_filename.endswith((*READS, *LINES)) or code.co_name not in names:
-            return None
-        if event == "line":
-            points.count()
-        return trace
-
-    with tracing(trace):
-        yield
+    return counted(
+        points,
+        "line",
+        lambda code: code.co_filename.endswith(READS) and code.co_name in names,
+    )
 
 
 @pytest.fixture
@@ -501,20 +494,9 @@ def tells_of_losses(error: BaseException | None) -> bool:
 STDLIB = ("/threading.py", "/futures/_base.py", "/asyncio/base_events.py")
 
 
-@contextmanager
-def each_instruction_of(points: Points, *files: str) -> Iterator[None]:
-    """Count the instructions that this thread executes in these files and the standard library."""
-
-    def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        if not frame.f_code.co_filename.endswith((*files, *STDLIB)):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            points.count()
-        return trace
-
-    with tracing(trace):
-        yield
+def each_instruction_of(points: Points, file: str) -> AbstractContextManager[None]:
+    """Count the instructions that this thread executes in this file and the standard library."""
+    return counted(points, "opcode", lambda code: code.co_filename.endswith((file, *STDLIB)))
 
 
 def answers(loop: asyncio.AbstractEventLoop) -> bool:
