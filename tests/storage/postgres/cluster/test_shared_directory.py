@@ -382,23 +382,16 @@ async def test_logs_are_not_set_aside_before_the_whole_metadata_log_is_known(nod
     assert (await states(sql))["orders"] == "live"
 
 
-async def add_logs(sql, state):
-    """Twenty logs of a topic that no node knows, in that state for an hour."""
+async def add_logs(sql, topic, count, state):
+    """Logs of a topic that no node knows, in that state for an hour."""
     await sql.execute(
         "insert into logs (id, topic, partition, topic_id, state, state_since) "
-        "select nextval('log_ids'), 'old', number, $1, $2, now() - interval '1 hour' "
-        "from generate_series(0, 19) number",
+        "select nextval('log_ids'), $1, number, $2, $3, now() - interval '1 hour' "
+        "from generate_series(0, $4 - 1) number",
+        topic,
         OTHER_ID,
         state,
-    )
-
-
-async def add_logs_to_remove(sql):
-    """A log that another node has marked as removed, and left."""
-    await sql.execute(
-        "insert into logs (id, topic, partition, topic_id, state, state_since) "
-        "values (nextval('log_ids'), 'gone', 0, $1, 'removed', now() - interval '1 hour')",
-        OTHER_ID,
+        count,
     )
 
 
@@ -410,8 +403,8 @@ async def partitions(sql, state):
 async def test_one_log_that_cannot_be_set_aside_holds_up_no_other(node, sql, caplog):
     only = await node(1)
     only.logs.know_topics(lambda: (0, set()))
-    await add_logs(sql, "live")
-    await add_logs_to_remove(sql)
+    await add_logs(sql, "old", 20, "live")
+    await add_logs(sql, "gone", 1, "removed")  # marked, and left, by another node
     await sql.execute(
         "alter table logs add constraint kept check (state <> 'stray' or partition <> 7)"
     )
@@ -427,8 +420,8 @@ async def test_one_log_that_cannot_be_set_aside_holds_up_no_other(node, sql, cap
 
 async def test_one_stray_that_cannot_be_removed_holds_up_no_other(node, sql, caplog):
     only = await node(1)
-    await add_logs(sql, "stray")
-    await add_logs_to_remove(sql)
+    await add_logs(sql, "old", 20, "stray")
+    await add_logs(sql, "gone", 1, "removed")
     await sql.execute(
         "alter table logs add constraint kept check (state <> 'removed' or partition <> 7)"
     )

@@ -353,13 +353,19 @@ async def test_a_removal_that_is_refused_to_the_end_does_not_hold_up_the_end(
     assert await sql.fetchval("select state from logs") == "live"
 
 
-@pytest.mark.parametrize("state", ["marked", "removed"])
-async def test_one_removal_that_is_refused_holds_up_no_other(open_directory, sql, caplog, state):
-    directory = open_directory()
-    partitions = [ORDERS._replace(partition=at) for at in range(20)]
+def open_logs(directory, count):
+    """Make and open logs of one topic; returns their partitions."""
+    partitions = [ORDERS._replace(partition=number) for number in range(count)]
     directory.directories.make(dict.fromkeys(partitions, ORDERS_ID))
     for partition in partitions:
         directory.open(partition, LogConfig())
+    return partitions
+
+
+@pytest.mark.parametrize("state", ["marked", "removed"])
+async def test_one_removal_that_is_refused_holds_up_no_other(open_directory, sql, caplog, state):
+    directory = open_directory()
+    partitions = open_logs(directory, 20)
     if state == "marked":
         await sql.execute(
             "alter table logs add constraint kept check (state <> 'removed' or partition <> 7)"
@@ -369,24 +375,19 @@ async def test_one_removal_that_is_refused_holds_up_no_other(open_directory, sql
         await sql.execute("insert into keeping select id from logs where partition = 7")
     for partition in partitions:
         directory.remove(partition, ORDERS_ID)
-    while await sql.fetchval("select count(*) from logs") > 1:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: sql.fetchval("select count(*) <= 1 from logs"))
     assert await sql.fetchval("select partition from logs") == 7
     await until(lambda: "failed" in caplog.text)
     assert caplog.text.count("failed") == 1, "of the one alone"
     if state == "marked":
         await sql.execute("alter table logs drop constraint kept")
         await directory.retain(NOW)
-        while await sql.fetchval("select exists (select from logs)"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: sql.fetchval("select not exists (select from logs)"))
 
 
 async def test_removals_that_are_all_refused_are_not_tried_one_by_one(open_directory, sql, caplog):
     directory = open_directory()
-    partitions = [ORDERS._replace(partition=at) for at in range(100)]
-    directory.directories.make(dict.fromkeys(partitions, ORDERS_ID))
-    for partition in partitions:
-        directory.open(partition, LogConfig())
+    partitions = open_logs(directory, 100)
     await sql.execute(KEPT)
     for partition in partitions:
         directory.remove(partition, ORDERS_ID)
@@ -395,5 +396,4 @@ async def test_removals_that_are_all_refused_are_not_tried_one_by_one(open_direc
     assert caplog.text.count("removing deleted partitions failed") == 10
     await sql.execute("alter table logs drop constraint kept")
     await directory.retain(NOW)
-    while await sql.fetchval("select exists (select from logs)"):  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: sql.fetchval("select not exists (select from logs)"))
