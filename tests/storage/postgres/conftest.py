@@ -7,10 +7,17 @@ import asyncpg
 import pytest
 
 from kohort.log.base import LogConfig
+from kohort.storage.postgres.cluster import node_lock
 from log.conftest import ORDERS, ORDERS_ID
 from storage.postgres.node_logs import NodeLogs
 
 DEFAULTS = LogConfig()
+
+
+@pytest.fixture(autouse=True)
+def locks_are_trusted(monkeypatch):
+    """The database of the tests may have started a moment ago, as after a restart."""
+    monkeypatch.setattr(node_lock, "RESTARTED_WITHIN_S", 0)
 
 
 @pytest.fixture

@@ -65,9 +65,8 @@ class Process(PostgresStorage):
 
 @pytest.fixture
 async def process(database, monkeypatch):
-    """Makes processes; leases end by `LEASE_OVER`. The database was not restarted a moment ago."""
+    """Makes processes; leases end by `LEASE_OVER`."""
     monkeypatch.setattr(fence, "LEASE_MS", 600_000)
-    monkeypatch.setattr(node_lock, "RESTARTED_WITHIN_S", 0)
     made = []
 
     def process():

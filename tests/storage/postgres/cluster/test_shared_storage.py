@@ -10,7 +10,6 @@ from kohort.cluster import FencedError, HistoryLostError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.protocol import batches
 from kohort.protocol.batch_format import START
-from kohort.storage.postgres.cluster import node_lock
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
 from kohort.storage.postgres.fence import LEASE, LOCK, METADATA, OPERATOR, STATE, Fence
 from kohort.storage.postgres.link import STATEMENT_TIMEOUT_S
@@ -44,9 +43,8 @@ LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
 
 
 @pytest.fixture
-async def node(database, monkeypatch):
-    """The storage as nodes see it, in a database that was not restarted a moment ago."""
-    monkeypatch.setattr(node_lock, "RESTARTED_WITHIN_S", 0)
+async def node(database):
+    """The storage as nodes see it."""
     made = []
 
     def node(number, further=""):
