@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -672,14 +672,25 @@ async def test_nodes_are_observed_more_often_than_leases_are_renewed() -> None:
         assert storage.observations - looked > 2 * 3
 
 
-def owning(
-    node: MemoryNode, metadata: SharedMetadata, replicas: SharedReplicaManager, clock: MovableClock
-) -> LeadershipLoop:
-    """The `LeadershipLoop` of a node with a session; it does only what the test calls."""
-    return LeadershipLoop(
-        node.storage, metadata, replicas, clock, endpoints=[], rack=None, rebalance_delay_ms=0,
-        drained_within_ms=0, claimed_at=clock.now(),
+COORDINATORS = tuple(coordinator_topics(Config({"node.id": 1})))
+
+
+async def opened_loop(
+    node: MemoryNode, clock: MovableClock, topics: Sequence[TopicRecord] = ()
+) -> tuple[LeadershipLoop, SharedController]:
+    """The loop of a node with a session, as the first of a cluster with these topics.
+
+    It does only what the test calls.
+    """
+    metadata = SharedMetadata(node.storage, clock.timestamp)
+    await node.storage.claim()
+    await metadata.decide(lambda: topics)
+    controller = SharedController(node.logs, Config({"node.id": 1}), metadata)
+    loop = LeadershipLoop(
+        node.storage, metadata, controller.replicas, clock, endpoints=[], rack=None,
+        rebalance_delay_ms=0, drained_within_ms=0, claimed_at=clock.now(),
     )  # fmt: skip
+    return loop, controller
 
 
 async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
@@ -688,11 +699,8 @@ async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
     """It registers, and then decides who leads what."""
     clock = MovableClock()
     node = MemoryNode(MemoryCluster(clock.timestamp), 1)
-    metadata = SharedMetadata(node.storage, clock.timestamp)
-    await node.storage.claim()
-    await metadata.decide(lambda: [*coordinator_topics(Config({"node.id": 1}))])
-    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
-    manager = owning(node, metadata, replicas, clock)
+    manager, controller = await opened_loop(node, clock, COORDINATORS)
+    replicas = controller.replicas
     append, ready = node.storage.append, []
 
     async def appended(*arguments: Any) -> bool:
@@ -713,10 +721,7 @@ async def test_trouble_is_told_once_and_its_end_too(
     caplog.set_level(logging.INFO, "kohort.cluster")
     clock = MovableClock()
     node = MemoryNode(MemoryCluster(clock.timestamp), 1)
-    metadata = SharedMetadata(node.storage, clock.timestamp)
-    await node.storage.claim()
-    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
-    manager = owning(node, metadata, replicas, clock)
+    manager, _ = await opened_loop(node, clock)
 
     async def refused() -> Any:
         raise OSError("too many connections")
@@ -748,11 +753,8 @@ async def test_a_node_whose_id_was_taken_waits_and_sends_clients_to_its_successo
     clock = MovableClock()
     shared = MemoryCluster(clock.timestamp)
     node = MemoryNode(shared, 1)
-    metadata = SharedMetadata(node.storage, clock.timestamp)
-    await node.storage.claim()
-    await metadata.decide(lambda: [*coordinator_topics(Config({"node.id": 1}))])
-    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
-    manager = owning(node, metadata, replicas, clock)
+    manager, controller = await opened_loop(node, clock, COORDINATORS)
+    replicas = controller.replicas
     await manager.tick()
     clock.ahead_ms += LEASE_MS
     successor = MemoryStorage(shared, 1)
@@ -764,7 +766,7 @@ async def test_a_node_whose_id_was_taken_waits_and_sends_clients_to_its_successo
         await manager.tick()
         await successor.renew()
         assert not replicas.led
-    assert metadata.state.cluster.nodes == {1: registered}
+    assert controller.metadata.state.cluster.nodes == {1: registered}
     assert "another process serves as node 1" in str(manager.status().reasons())
     await successor.release()
     await manager.tick()
@@ -778,12 +780,9 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     caplog.set_level(logging.ERROR)
     clock = MovableClock()
     node = MemoryNode(MemoryCluster(clock.timestamp), 1)
-    metadata = SharedMetadata(node.storage, clock.timestamp)
-    await node.storage.claim()
-    metadata.commit(TopicRecord(id=UUID(int=1), name="orders", partitions=3))
-    await metadata.durable()
-    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
-    manager = owning(node, metadata, replicas, clock)
+    orders = TopicRecord(id=UUID(int=1), name="orders", partitions=3)
+    manager, controller = await opened_loop(node, clock, [orders])
+    replicas = controller.replicas
     taken: Counter[int] = Counter()
     is_open, take = asyncio.Event(), node.logs.take
 

@@ -149,7 +149,7 @@ async def test_the_leader_of_its_partition_coordinates_a_group() -> None:
 async def test_a_partition_without_a_leader_and_its_groups() -> None:
     bench = HandlerBench()
     bench.controller.topics.create("t", 1)
-    bench.nodes = NoLeaders(bench.topics, MetadataImage(), count=1, index=0, first_id=0, rack=None)
+    bench.nodes = alone(bench.topics, kind=NoLeaders)
     answer = await bench.ask("metadata", 12, topics=[{"name": "t"}])
     (partition,) = answer.topics[0].partitions
     assert partition.error_code is ErrorCode.leader_not_available
@@ -316,9 +316,7 @@ async def test_a_node_that_comes_while_a_long_response_is_made(version: int) -> 
     names = {f"t{number}" for number in range(3 * TOPICS_PER_TURN)}
     for name in names:
         bench.controller.topics.create(name, 1)
-    bench.nodes = ComesAndGoes(
-        bench.topics, MetadataImage(), count=1, index=0, first_id=0, rack=None
-    )
+    bench.nodes = alone(bench.topics, kind=ComesAndGoes)
     answer = await bench.ask("metadata", version, topics=None)
     assert {each.name for each in answer.topics} == names
     assert [each.node_id for each in answer.brokers] in ([0], [0, 1])

@@ -133,9 +133,14 @@ class HandClock:
         return Timestamp(self.ms + self.ahead_ms)
 
 
-def alone(topics: Topics, rack: str | None = None, node_id: int = 0) -> LocalNodes:
+def alone(
+    topics: Topics,
+    rack: str | None = None,
+    node_id: int = 0,
+    kind: type[LocalNodes] = LocalNodes,
+) -> LocalNodes:
     """The nodes of a server without others."""
-    return LocalNodes(topics, MetadataImage(), count=1, index=0, first_id=node_id, rack=rack)
+    return kind(topics, MetadataImage(), count=1, index=0, first_id=node_id, rack=rack)
 
 
 class HandlerBench:
