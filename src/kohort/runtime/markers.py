@@ -13,7 +13,7 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.transactions")
 
-_AT_ONCE: Final = 100
+_MARKER_CHUNK: Final = 100
 """Markers that are written in one turn, of all transactions."""
 _RETRY_INTERVAL_S: Final = 0.1
 _MAX_RETRY_INTERVAL_S: Final = 10.0
@@ -59,12 +59,12 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._left = _AT_ONCE
+        self._left = _MARKER_CHUNK
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, count: int) -> None:
-        """Return when `count` markers, at most `_AT_ONCE`, may be written in this turn."""
-        if self._left == _AT_ONCE:
+        """Return when `count` markers, at most `_MARKER_CHUNK`, may be written in this turn."""
+        if self._left == _MARKER_CHUNK:
             asyncio.get_running_loop().call_soon(self._renew)
         if self._left >= count and not self._waiting:
             self._left -= count
@@ -74,13 +74,13 @@ class Turns:
         await admitted
 
     def _renew(self) -> None:
-        self._left = _AT_ONCE
+        self._left = _MARKER_CHUNK
         while self._waiting and self._left >= self._waiting[0][0]:
             count, admitted = self._waiting.popleft()
             if not admitted.done():  # else the server ends
                 admitted.set_result(None)
                 self._left -= count
-        if self._left < _AT_ONCE:
+        if self._left < _MARKER_CHUNK:
             asyncio.get_running_loop().call_soon(self._renew)
 
 
@@ -102,7 +102,7 @@ async def write_markers(
     pause_s = _RETRY_INTERVAL_S
     while True:
         failed: list[TopicPartition] = []
-        while some := list(islice(remaining, _AT_ONCE)):
+        while some := list(islice(remaining, _MARKER_CHUNK)):
             await turns.take(len(some))
             failed += await _write_some(writer, some, marker)
         if not failed:
