@@ -17,7 +17,7 @@ DEFAULTS = LogConfig()
 @pytest.fixture(autouse=True)
 def locks_are_trusted(monkeypatch):
     """The database of the tests may have started a moment ago, as after a restart."""
-    monkeypatch.setattr(node_lock, "RESTARTED_WITHIN_S", 0)
+    monkeypatch.setattr(node_lock, "RESTART_GRACE_S", 0)
 
 
 @pytest.fixture

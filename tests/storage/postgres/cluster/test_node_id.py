@@ -177,7 +177,7 @@ class TestAProcessThatLostConnections:
     async def test_a_restart_of_the_database_does_not_free_the_id(self, process, sql, monkeypatch):
         first, other = process(), process()
         await first.claim()
-        monkeypatch.setattr(node_lock, "RESTARTED_WITHIN_S", 1e6)
+        monkeypatch.setattr(node_lock, "RESTART_GRACE_S", 1e6)
         await first.kill(sql)
         for _ in range(2):
             with pytest.raises(DatabaseError, match="may be alive until its lease is over"):

@@ -54,8 +54,8 @@ select n.lease_until > clock_timestamp() as has_lease, n.session = $4 as is_own,
 from nodes n where n.lane = $1 and n.node = $3 for update
 """  # of constants  # nosec B608
 """Locks the row: a renewal by the former process is seen here or waits until the claim ends."""
-RESTARTED_WITHIN_S: Final = 2 * LEASE_MS / 1000
-"""Time after a restart of PostgreSQL until all processes that are alive have their locks again."""
+RESTART_GRACE_S: Final = 2 * LEASE_MS / 1000
+"""Time after a restart of PostgreSQL within which a live process may not have its locks yet."""
 
 
 class NodeLock:
@@ -96,7 +96,7 @@ class NodeLock:
         """
         node = self._node_id
         await connection.fetchrow(_BEGIN_CLAIM, LOCK, str(node))
-        former = await connection.fetchrow(_FORMER, LEASE, LOCK, node, session, RESTARTED_WITHIN_S)
+        former = await connection.fetchrow(_FORMER, LEASE, LOCK, node, session, RESTART_GRACE_S)
         if former is None or not former["has_lease"]:
             return
         if former["is_locked"]:

@@ -17,7 +17,6 @@ from asyncpg import UniqueViolationError
 
 from kohort.cluster.observed import Liveness, Observed
 from kohort.cluster.storage import (
-    LEASE_MS,
     FencedError,
     HistoryLostError,
     Logged,
@@ -28,7 +27,7 @@ from kohort.log.directory_format import METADATA_ID
 from kohort.protocol.batch_format import START
 from kohort.protocol.batches import read_header
 from kohort.storage.postgres import exclusive_lock, schema
-from kohort.storage.postgres.cluster.node_lock import LOCKS, NodeLock
+from kohort.storage.postgres.cluster.node_lock import LOCKS, RESTART_GRACE_S, NodeLock
 from kohort.storage.postgres.cluster.shared_link import SharedLink
 from kohort.storage.postgres.fence import (
     BOUNDED,
@@ -287,7 +286,7 @@ class PostgresStorage:
             if each["node"] is not None
         }
         since = _timestamp(now) - _timestamp(started)
-        return Observed(_timestamp(now), nodes, trusts_locks=since > 2 * LEASE_MS)
+        return Observed(_timestamp(now), nodes, trusts_locks=since > 1000 * RESTART_GRACE_S)
 
     # The metadata log
 
