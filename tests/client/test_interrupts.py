@@ -84,8 +84,8 @@ def interrupts() -> Iterator[Interrupts]:
     signal.signal(signal.SIGUSR1, before)
 
 
-UNSAFE = ("__enter__", "__exit__", "send")
-"""There an interrupt may have Python leave a lock locked, or a scope without its end."""
+UNSAFE = ("__enter__", "__exit__")
+"""There an interrupt may leave a scope without its end."""
 LINES = ("client/sync/producer.py", "client/concurrency/background.py")
 
 
