@@ -3,7 +3,8 @@
 An interrupt (KeyboardInterrupt) may hit a caller between any two instructions. One inside
 `Condition.__enter__` or `__exit__` leaves the lock locked, and the loop would then wait for it
 forever. So a caller's thread takes no lock that the loop takes too: not that of a
-`concurrent.futures.Future` either. It waits on a `SimpleQueue`, whose lock is no Python code's.
+`concurrent.futures.Future` either. It waits on a `SimpleQueue`, which is written in C: no interrupt
+leaves its lock locked.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class _Work(Generic[T]):
         self._loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
-        """Cancel the work where it waits first, also if `start` was interrupted before it began."""
+        """Cancel the work at its first wait, also if `start` was interrupted before it began."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     @property
@@ -126,7 +127,7 @@ class BackgroundLoop:
     def run_to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """As `run`, but an interrupt is raised when `work` has ended, and its outcome is known.
 
-        `work` is cancelled where it waits first, and decides when it ends. The error with which it
+        `work` is cancelled at its first wait, and decides when it ends. The error with which it
         ended is the cause of the interrupt. A second interrupt is raised at once.
         """
         begun = self._prepared(work)
