@@ -38,7 +38,7 @@ class _Work(Generic[T]):
         self._loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
-        """Cancel the work at its first wait, also if `start` was interrupted before it began."""
+        """Cancel the work at its present or next wait, also if `start` was interrupted."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     @property
@@ -127,8 +127,8 @@ class BackgroundLoop:
     def run_to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """As `run`, but an interrupt is raised when `work` has ended, and its outcome is known.
 
-        `work` is cancelled at its first wait, and decides when it ends. The error with which it
-        ended is the cause of the interrupt. A second interrupt is raised at once.
+        `work` is cancelled at its present or next wait, and decides when it ends. The error with
+        which it ended is the cause of the interrupt. A second interrupt is raised at once.
         """
         begun = self._prepared(work)
         try:
