@@ -1,4 +1,4 @@
-"""A disk that refuses operations, one after another counted."""
+"""A disk that refuses operations, by default by their numbers."""
 
 import errno
 import os
@@ -22,13 +22,17 @@ class Disk:
 
     def __getattr__(self, name):
         real = getattr(os, name)
-        return self._counted(real) if name in self.changes else real
+        return self._refusable(name, real) if name in self.changes else real
 
-    def _counted(self, real):
+    def _refusable(self, name, real):
         def act(*arguments, **options):
-            self.count += 1
-            if self.count in self.refused:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if (number := self.error_of(name)) is not None:
+                raise OSError(number, os.strerror(number))
             return real(*arguments, **options)
 
         return act
+
+    def error_of(self, _name):
+        """The errno of the operation of that name that begins now; None if it is not refused."""
+        self.count += 1
+        return errno.ENOSPC if self.count in self.refused else None

@@ -9,7 +9,6 @@ log heals by itself once the storage does.
 import asyncio
 import contextlib
 import errno
-import os
 import random
 import shutil
 
@@ -17,7 +16,7 @@ import pytest
 
 from effort import seeds
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import durability, files, stores
+from kohort.log import durability
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.stores import loaded
@@ -25,6 +24,7 @@ from kohort.protocol import batches
 from kohort.protocol.batches import Record
 
 from .conftest import NOW, ORDERS, ORDERS_ID
+from .refusing_disk import Disk
 
 SMALL = {"segment_bytes": 1_500, "index_interval_bytes": 200}
 CONFIGS = {
@@ -59,27 +59,17 @@ APPENDS = 800
 LONGEST_S = 5.0
 
 
-class Disk:
-    """Stands in for `os`: functions fail as `faults` says."""
+class FaultyDisk(Disk):
+    """Functions of `os` fail as `faults` says."""
 
     def __init__(self, monkeypatch, chance):
+        super().__init__(monkeypatch, {name for faults in FAULTS for name in faults})
         self.faults = {}
         self._chance = chance
-        for module in (durability, files, stores):
-            monkeypatch.setattr(module, "os", self)
 
-    def __getattr__(self, name):
-        real = getattr(os, name)
-        if not any(name in faults for faults in FAULTS):
-            return real
-
-        def act(*arguments, **options):
-            likely, number = self.faults.get(name, (0, 0))
-            if likely and self._chance.random() < likely:
-                raise OSError(number, os.strerror(number))
-            return real(*arguments, **options)
-
-        return act
+    def error_of(self, name):
+        likely, number = self.faults.get(name, (0, None))
+        return number if likely and self._chance.random() < likely else None
 
 
 class Run:
@@ -262,7 +252,7 @@ async def test_no_fault_loses_an_acknowledged_record(tmp_path, monkeypatch, seed
     monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.005)
     monkeypatch.setattr(durability, "MAX_RETRY_BACKOFF_S", 0.02)
     chance, config = random.Random(seed), CONFIGS[cleanup]
-    disk = Disk(monkeypatch, chance)
+    disk = FaultyDisk(monkeypatch, chance)
     run = Run(tmp_path / "data", config, policy, disk, chance)
     await run.attack()
     await run.heal()
