@@ -17,6 +17,7 @@ import pytest
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import durability
 from kohort.log.local import LocalDirectory
+from kohort.log.partition import PartitionLog
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.controller import Controller, Growth, NewTopic, open_controller
@@ -221,6 +222,32 @@ async def test_a_change_whose_sync_failed_is_not_visible_after_a_kill(
     disk.error = None
     assert list(killed.start().replicas.topics.all()) == []
     killed.end()
+
+
+async def test_a_rolled_back_change_does_not_return_with_a_reopened_log(
+    server: Server, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = server.controller
+    log = server.logs.open(METADATA, METADATA_LOG)
+    assert isinstance(log, PartitionLog)
+    await create(controller)
+    disk.error = OSError(5, "Input/output error")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", _refuse)
+        with pytest.raises(KafkaError):
+            await controller.writer.durable()
+        log.fail("it could not be truncated")
+        await server.logs.reopen()
+    disk.error = None
+    await resumed(server)
+    controller.topics.create("orders", 1)
+    await controller.writer.durable()
+    server.end()
+    assert [topic.name for topic in server.start().replicas.topics.all()] == ["orders"]
+
+
+def _refuse(*_: object) -> None:
+    raise OSError(5, "Input/output error")
 
 
 @pytest.mark.parametrize("change", ["create_each", "grow_each", "delete_each"])

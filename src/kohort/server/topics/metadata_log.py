@@ -240,15 +240,31 @@ class MetadataLog:
 
     async def _retry(self) -> None:
         try:
-            await resumed(self._log, None)
+            log: Log | None = None
+            while log is not self._log:  # another one may have taken its place meanwhile
+                log = self._log
+                await resumed(self, None)
             self._failure = None
-            self._log.sync_resumed()
+            log.sync_resumed()
         finally:
             self._retrying = None
+
+    def sync_failed(self, error: OSError) -> None:
+        """Report that `retry_sync` failed."""
+        self._log.sync_failed(error)
+
+    def retry_sync(self) -> Callable[[], None]:
+        """Function that writes and syncs the end of the log once more, in another thread.
+
+        Both raise OSError if the disk does not work yet.
+        """
+        return self._log.retry_sync()
 
     def log_reopened(self, log: Log) -> None:
         """Write to a log that takes the place of a failed one."""
         self._log = log
+        if self._failure is not None:  # what was taken back may still have been in the failed one
+            log.owner_sync_failed(self._failure, self._durable_end)
 
     def close(self) -> None:
         """Try the disk no more. Idempotent."""
