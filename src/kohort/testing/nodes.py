@@ -60,7 +60,7 @@ class Node:
         claimed_at = self.clock.now()
         await self.storage.claim()
         await self.metadata.decide(
-            lambda: () if self.metadata.state.topics else [*coordinator_topics(self._config)]
+            lambda: () if self.metadata.state.topics else coordinator_topics(self._config)
         )
         self.controller = SharedController(self.storage.logs, self._config, self.metadata)
         self.topics = self.controller.replicas.topics

@@ -86,7 +86,7 @@ async def test_a_node_id_that_is_taken_is_refused_with_the_address_of_the_other(
 
 def test_settings_that_the_cluster_has_otherwise_are_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    there = list(coordinator_topics(Config()))
+    there = coordinator_topics(Config())
     warn_of_other_counts(Config(), there)
     assert not caplog.records
     warn_of_other_counts(Config({"offsets.topic.num.partitions": "3"}), there)

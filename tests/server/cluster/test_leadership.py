@@ -672,7 +672,7 @@ async def test_nodes_are_observed_more_often_than_leases_are_renewed() -> None:
         assert storage.observations - looked > 2 * 3
 
 
-COORDINATORS = tuple(coordinator_topics(Config({"node.id": 1})))
+COORDINATORS = coordinator_topics(Config({"node.id": 1}))
 
 
 async def opened_loop(

@@ -1,6 +1,5 @@
 """The topics of the coordinators, which exist before a server serves."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from kohort.log.partition_mark import new_topic_id
@@ -11,10 +10,10 @@ _SETTINGS: Final = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transac
 """The prefix of the broker's settings for each."""
 
 
-def coordinator_topics(config: Config) -> Iterator[TopicRecord]:
+def coordinator_topics(config: Config) -> tuple[TopicRecord, ...]:
     """New ones, with the settings of the server."""
-    for name, settings in _SETTINGS.items():
-        yield TopicRecord(
+    return tuple(
+        TopicRecord(
             id=new_topic_id(),
             name=name,
             partitions=config[f"{settings}.num.partitions"],
@@ -25,3 +24,5 @@ def coordinator_topics(config: Config) -> Iterator[TopicRecord]:
             },
             internal=True,
         )
+        for name, settings in _SETTINGS.items()
+    )

@@ -23,10 +23,11 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
     """
     ((wanted,),) = ([*topic.partitions] for topic in request.topics)
     log, offset = services.controller.metadata_log, wanted.fetch_offset
-    records, error, high_watermark = b"", ErrorCode.not_leader_or_follower, -1
-    if log is not None and offset > log.end_offset:
-        error, high_watermark = ErrorCode.offset_out_of_range, log.durable_end
-    elif log is not None:
+    if log is None:
+        records, error, high_watermark = b"", ErrorCode.not_leader_or_follower, -1
+    elif offset > log.end_offset:
+        records, error, high_watermark = b"", ErrorCode.offset_out_of_range, log.durable_end
+    else:
         followers = services.controller.writer.followers
         followers.reached(exchange.connection, offset)
         exchange.when_connection_closes(followers.gone)
