@@ -31,7 +31,7 @@ from kohort.server.broker import Broker, group_config
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.metadata import METADATA, OFFSETS_TOPIC
-from kohort.server.topics.metadata_log import METADATA_LOG
+from kohort.server.metadata_log.local import METADATA_LOG_CONFIG
 from server.cluster.nodes_bench import MovableClock
 from server.net.bench import Peer
 
@@ -117,7 +117,7 @@ async def test_the_group_logs_topic_is_durable_before_anything_is_acknowledged(
 ) -> None:
     settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "durability": "fsync"}
     async with Broker(Config(settings)) as broker:
-        log = broker.logs.open(METADATA, METADATA_LOG)
+        log = broker.logs.open(METADATA, METADATA_LOG_CONFIG)
         assert isinstance(log, PartitionLog)
         assert log.end_offset > 0
         assert log.unsynced() == []

@@ -21,7 +21,7 @@ from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.protocol.batches import Record, build
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.metadata import MetadataRecord, TopicRecord
-from kohort.server.topics import SharedMetadata
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.types import Timestamp, TopicIdPartition
 
 NOW = Timestamp(1_700_000_000_000)
@@ -39,7 +39,7 @@ class Node:
     def __init__(self) -> None:
         self.shared = MemoryCluster(lambda: NOW)
         self._storage = MemoryStorage(self.shared, 1)
-        self.metadata = SharedMetadata(self._storage, lambda: NOW)
+        self.metadata = SharedMetadataLog(self._storage, lambda: NOW)
 
     async def start(self) -> None:
         await self._storage.claim()

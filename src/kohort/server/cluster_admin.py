@@ -19,7 +19,7 @@ from kohort.cluster import (
 from kohort.errors import KohortError
 from kohort.runtime.clock import SystemClock
 from kohort.server.metadata import MetadataRecord
-from kohort.server.topics import SharedMetadata
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.types import TopicIdPartition
 
 _POLL_INTERVAL_S: Final = 0.2
@@ -44,7 +44,7 @@ class ClusterAdmin:
 
     def __init__(self, storage: SharedStorage) -> None:
         self._storage = storage
-        self._metadata = SharedMetadata(storage, SystemClock().timestamp)
+        self._metadata = SharedMetadataLog(storage, SystemClock().timestamp)
         self._gone: frozenset[int] = frozenset()
         """Nodes whose processes have ended and that no other node has fenced yet."""
         self.has_changed = False

@@ -20,8 +20,8 @@ from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.server.cluster import LeadershipLoop
 from kohort.server.config import Config
 from kohort.server.controller import SharedController, coordinator_topics
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.replicas import Topics
-from kohort.server.topics import SharedMetadata
 from kohort.types import Instant, Timestamp, TopicIdPartition
 
 START = Timestamp(1_700_000_000_000)
@@ -49,7 +49,7 @@ class Node:
         self.id = node_id
         self.clock = NodeClock(cluster, rate)
         self.storage = cluster.storage(cluster.shared, node_id)
-        self.metadata = SharedMetadata(self.storage, self.clock.timestamp)
+        self.metadata = SharedMetadataLog(self.storage, self.clock.timestamp)
         self.controller: SharedController
         self.topics: Topics
         self._config = Config({"node.id": node_id, "storage": "memory"} | cluster.settings)
@@ -133,7 +133,7 @@ class Nodes:
 
     async def leader(self, topic: str, partition: int) -> Leader:
         """The leader of a partition by all that is logged; its node may be gone."""
-        metadata = SharedMetadata(MemoryStorage(self.shared, 0), self.timestamp)
+        metadata = SharedMetadataLog(MemoryStorage(self.shared, 0), self.timestamp)
         await metadata.read_on()
         found = [each.id for each in metadata.state.topics.values() if each.name == topic]
         assert found, f"there is no topic {topic}"

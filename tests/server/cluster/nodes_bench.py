@@ -15,7 +15,7 @@ from kohort.log.standby import Source, StandbyLog
 from kohort.runtime.clock import SystemClock
 from kohort.server.broker import Broker
 from kohort.server.config import Config
-from kohort.server.topics import SharedMetadata
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.types import Instant, Timestamp, TopicIdPartition, TopicPartition
 from server.net.bench import Peer
 
@@ -82,9 +82,9 @@ class SharedCluster:
         """Those of all nodes, as `bootstrap.servers`."""
         return ",".join(str(broker.address) for broker in self.brokers.values())
 
-    async def plan_move(self, place: TopicIdPartition, to: int) -> SharedMetadata:
+    async def plan_move(self, place: TopicIdPartition, to: int) -> SharedMetadataLog:
         """Have a partition moved; the metadata that tells when it is there."""
-        metadata = SharedMetadata(self.storages[to], self.clock.timestamp)
+        metadata = SharedMetadataLog(self.storages[to], self.clock.timestamp)
         await metadata.decide(lambda: [ReassignmentPlanned(place, to)])
         return metadata
 

@@ -12,7 +12,7 @@ from kohort.server.cluster.joining import ensure_reachable, warn_of_other_counts
 from kohort.server.config import Config
 from kohort.server.controller import coordinator_topics
 from kohort.server.logging import fields
-from kohort.server.topics import SharedMetadata
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.types import Timestamp
 from server.cluster.nodes_bench import SharedCluster
 
@@ -65,7 +65,7 @@ async def test_a_node_that_others_cannot_reach_does_not_start() -> None:
         registered = NodeRegistered(
             7, session, endpoints("10.0.0.1"), cluster.clock.timestamp(), machine=THERE
         )
-        await SharedMetadata(other, cluster.clock.timestamp).decide(lambda: [registered])
+        await SharedMetadataLog(other, cluster.clock.timestamp).decide(lambda: [registered])
         with pytest.raises(KohortError, match="can be reached on this machine only"):
             await cluster.start(2)
         assert cluster.shared.rows[2].lease_until <= cluster.clock.timestamp()

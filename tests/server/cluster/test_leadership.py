@@ -32,9 +32,9 @@ from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
 from kohort.server.controller import SharedController, coordinator_topics
 from kohort.server.metadata import TopicRecord, decode_batches
+from kohort.server.metadata_log import SharedMetadataLog
+from kohort.server.metadata_log.shared import COMPACTED_AFTER
 from kohort.server.replicas import SharedReplicaManager
-from kohort.server.topics import SharedMetadata
-from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
 from server.cluster.nodes_bench import MemoryNode, MovableClock, SharedCluster
 from server.net.bench import Peer
@@ -364,7 +364,7 @@ async def test_a_drained_node_gets_nothing_in_its_next_session() -> None:
         await ClusterAdmin(MemoryStorage(cluster.shared, 3)).drain(1)
         session = cluster.storages[1].session
         cluster.shared.fence(1)
-        metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
+        metadata = SharedMetadataLog(cluster.storages[2], cluster.clock.timestamp)
         known = metadata.state.cluster.nodes
         async with asyncio.timeout(60):
             while 1 not in known or known[1].session == session:
@@ -524,7 +524,7 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
         await until(lambda: storage.observations == seen + 1)
         await cluster.start(2)
         session = cluster.storages[2].session
-        metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
+        metadata = SharedMetadataLog(cluster.storages[2], cluster.clock.timestamp)
         async with asyncio.timeout(60):
             while 2 not in metadata.state.cluster.nodes:
                 await cluster.storages[2].wait_beyond(metadata.end_offset)
@@ -549,7 +549,7 @@ async def test_a_node_without_a_session_tells_of_itself() -> None:
         two = await cluster.peer(2)
         cluster.storages[2].failure = OSError("the storage is away")
         storage = cluster.storages[1]
-        metadata = SharedMetadata(storage, cluster.clock.timestamp)
+        metadata = SharedMetadataLog(storage, cluster.clock.timestamp)
         # The other node does the same once the lease has ended.
         await metadata.decide(lambda: [NodeFenced(2)] if 2 in metadata.state.cluster.nodes else [])
         async with asyncio.timeout(60):
@@ -650,7 +650,7 @@ async def sent(task: asyncio.Task[Any]) -> None:
 async def test_a_long_metadata_log_is_compacted_for_nodes_that_come() -> None:
     async with SharedCluster(2) as cluster:
         await create(cluster, 1)
-        metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
+        metadata = SharedMetadataLog(cluster.storages[2], cluster.clock.timestamp)
         planned = ReassignmentPlanned(cluster.place("orders"), None)
         await metadata.decide(lambda: [planned] * (COMPACTED_AFTER + 1))
         async with asyncio.timeout(60):
@@ -682,7 +682,7 @@ async def opened_loop(
 
     It does only what the test calls.
     """
-    metadata = SharedMetadata(node.storage, clock.timestamp)
+    metadata = SharedMetadataLog(node.storage, clock.timestamp)
     await node.storage.claim()
     await metadata.decide(lambda: topics)
     controller = SharedController(node.logs, Config({"node.id": 1}), metadata)
@@ -761,7 +761,7 @@ async def test_a_node_whose_id_was_taken_waits_and_sends_clients_to_its_successo
     registered = NodeRegistered(
         1, await successor.claim(), (Endpoint("PLAINTEXT", "elsewhere", 9092),), clock.timestamp()
     )
-    await SharedMetadata(successor, clock.timestamp).decide(lambda: [registered])
+    await SharedMetadataLog(successor, clock.timestamp).decide(lambda: [registered])
     for _ in range(3):
         await manager.tick()
         await successor.renew()

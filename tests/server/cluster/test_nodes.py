@@ -26,8 +26,8 @@ from kohort.server.cluster.nodes import (
 from kohort.server.controller import Growth, open_controller
 from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.metadata import METADATA, OFFSETS_TOPIC, MetadataImage
+from kohort.server.metadata_log.local import METADATA_LOG_CONFIG, LocalMetadataLog
 from kohort.server.replicas import Topic
-from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from server.handlers.bench import HandlerBench, alone
 from server.identities import ENDPOINT
@@ -171,7 +171,9 @@ def test_a_node_that_is_not_there() -> None:
 def led_by_others(bench: HandlerBench, partitions: int) -> None:
     """Make a topic whose partitions were led in the epochs 5, 6, … by nodes that are gone."""
     topic = bench.controller.topics.create("t", partitions)
-    log = MetadataLog(bench.directory.open(METADATA, METADATA_LOG), bench.clock.timestamp, "")
+    log = LocalMetadataLog(
+        bench.directory.open(METADATA, METADATA_LOG_CONFIG), bench.clock.timestamp, ""
+    )
     for partition in range(partitions):
         log.commit(LeaderChanged(TopicIdPartition(topic.id, partition), Leader(77, 5 + partition)))
 

@@ -22,7 +22,7 @@ from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.controller import Controller, Growth, NewTopic, open_controller
 from kohort.server.metadata import METADATA, SupersededError
-from kohort.server.topics import METADATA_LOG
+from kohort.server.metadata_log import METADATA_LOG_CONFIG
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 
@@ -152,8 +152,8 @@ async def test_no_durable_change_is_compacted_away_by_one_that_is_not(
 ) -> None:
     """The log is durable with each sync of its owner, and not with each append."""
     controller = server.controller
-    log = server.logs.open(METADATA, METADATA_LOG)
-    log.configure(replace(METADATA_LOG, segment_bytes=400, min_cleanable_dirty_ratio=0.0))
+    log = server.logs.open(METADATA, METADATA_LOG_CONFIG)
+    log.configure(replace(METADATA_LOG_CONFIG, segment_bytes=400, min_cleanable_dirty_ratio=0.0))
     controller.topics.create("orders", 1)
     for number in range(changes):
         before = as_it_is(controller)
@@ -228,7 +228,7 @@ async def test_a_rolled_back_change_does_not_return_with_a_reopened_log(
     server: Server, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller = server.controller
-    log = server.logs.open(METADATA, METADATA_LOG)
+    log = server.logs.open(METADATA, METADATA_LOG_CONFIG)
     assert isinstance(log, PartitionLog)
     await create(controller)
     disk.error = OSError(5, "Input/output error")

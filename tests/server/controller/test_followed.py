@@ -26,9 +26,9 @@ from kohort.server.controller import (
     open_controller,
 )
 from kohort.server.metadata import METADATA, ClusterIdRecord, TopicRecord, decode_batches
+from kohort.server.metadata_log import FollowedMetadataLog
+from kohort.server.metadata_log.local import METADATA_LOG_CONFIG, LocalMetadataLog
 from kohort.server.replicas.metadata_loader import TOPICS_AT_ONCE
-from kohort.server.topics import FollowedMetadata
-from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicPartition
 
 WORKERS = 2
@@ -63,7 +63,7 @@ class Pair:
 
     def start(self) -> None:
         """Have worker 1 start with what worker 0 has logged by now."""
-        self.metadata = FollowedMetadata()
+        self.metadata = FollowedMetadataLog()
         for offset, record in decode_batches(self.logged()):
             self.metadata.replay(offset, record)
         self.follower = ForwardingController(
@@ -80,7 +80,7 @@ class Pair:
         return await self.leader.allocate_producer_ids()
 
     def logged(self) -> bytes:
-        log = self.directory.open(METADATA, METADATA_LOG)
+        log = self.directory.open(METADATA, METADATA_LOG_CONFIG)
         return bytes(log.read(log.start_offset, 1 << 20))
 
     async def follow(self) -> None:
@@ -338,8 +338,8 @@ async def _is_away() -> range:
 
 
 async def test_metadata_that_is_not_durable_is_not_read() -> None:
-    log: Any = MemoryDirectory().open(METADATA, METADATA_LOG)
-    metadata = MetadataLog(log, lambda: NOW, "0.2")
+    log: Any = MemoryDirectory().open(METADATA, METADATA_LOG_CONFIG)
+    metadata = LocalMetadataLog(log, lambda: NOW, "0.2")
 
     metadata.commit(ClusterIdRecord("c"))
     metadata.flush()

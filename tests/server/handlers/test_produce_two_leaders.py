@@ -22,8 +22,8 @@ from kohort.log.producers import REMEMBERED_BATCHES
 from kohort.log.scan import headers
 from kohort.server.controller import SharedController
 from kohort.server.metadata import ClusterIdRecord, TopicRecord
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.refused_batches import RETRIED_ERRORS
-from kohort.server.topics import SharedMetadata
 from kohort.types import TopicIdPartition, TopicPartition
 from server.handlers.bench import START, HandlerBench, batch_of
 from server.handlers.java_producer import EpochBumpError, JavaProducer, ProduceRequest
@@ -53,7 +53,7 @@ class Node(HandlerBench):
         self.is_hanging = False
         storage = MemoryStorage(self._shared, 0)
         self.logs = storage.logs
-        metadata = SharedMetadata(storage, self.clock.timestamp)
+        metadata = SharedMetadataLog(storage, self.clock.timestamp)
         metadata.replay(0, ClusterIdRecord("cluster"))
         metadata.replay(1, TopicRecord(id=ID, name="orders", partitions=1))
         self.controller = SharedController(self.logs, self.config, metadata)

@@ -9,7 +9,7 @@ from kohort import __version__
 from kohort.errors import KohortError
 from kohort.protocol import batches
 from kohort.server.metadata import METADATA
-from kohort.server.topics.metadata_log import METADATA_LOG
+from kohort.server.metadata_log.local import METADATA_LOG_CONFIG
 from server.handlers.bench import START, HandlerBench
 
 TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
@@ -91,7 +91,7 @@ def test_a_record_that_this_version_did_not_write_is_refused_by_name(
     bench: HandlerBench, key: bytes, value: bytes | None, why: str
 ) -> None:
     bench.controller.topics.create("orders", 1)
-    log = bench.directory.open(METADATA, METADATA_LOG)
+    log = bench.directory.open(METADATA, METADATA_LOG_CONFIG)
     offset = log.end_offset
     log.append(batches.pack([(key, value)], START), START)
     with pytest.raises(KohortError, match=re.escape(why)) as caught:

@@ -20,8 +20,8 @@ from kohort.server.config import Config
 from kohort.server.controller import ForwardingController
 from kohort.server.logging import fields
 from kohort.server.metadata import INTERNAL
+from kohort.server.metadata_log import FollowedMetadataLog
 from kohort.server.replicas import Placement
-from kohort.server.topics import FollowedMetadata
 
 logger = logging.getLogger("kohort.serve")
 
@@ -37,7 +37,7 @@ class Follower:
         """`connect` connects to worker 0."""
         self.controller = RemoteController(node_id, NodeConnection(connect))
         self._log = MetadataFollower(node_id, NodeConnection(connect))
-        self._metadata = FollowedMetadata()
+        self._metadata = FollowedMetadataLog()
         self._replica: ForwardingController
         self._following: asyncio.Task[None] | None = None
 

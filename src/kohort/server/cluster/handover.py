@@ -15,8 +15,8 @@ from kohort.cluster import MAX_MOVES, NO_LEADER, Leader, LeaderChanged, Reassign
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.led_partitions import LedPartitions
 from kohort.server.metadata import MetadataRecord
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.replicas import SharedReplicaManager
-from kohort.server.topics import SharedMetadata
 from kohort.types import Instant, TopicIdPartition
 
 READY_TIMEOUT_MS: Final = 60_000
@@ -34,7 +34,7 @@ class Handover:
     def __init__(
         self,
         node_id: int,
-        metadata: SharedMetadata,
+        metadata: SharedMetadataLog,
         replicas: SharedReplicaManager,
         partitions: LedPartitions,
         clock: Clock,
@@ -56,7 +56,7 @@ class Handover:
     async def start_standbys(self) -> None:
         """Read the partitions that this node leads next, and report those that are ready.
 
-        Raises as `SharedMetadata.decide`.
+        Raises as `SharedMetadataLog.decide`.
         """
         incoming = self._incoming_moves()
         wanted = {self._replicas.partition_of(place) for place in incoming}
@@ -98,7 +98,7 @@ class Handover:
     async def hand_over(self) -> bool:
         """Close partitions that their next leaders have read, and log the new leaders.
 
-        Returns whether there were any. Raises as `SharedMetadata.decide`.
+        Returns whether there were any. Raises as `SharedMetadataLog.decide`.
         """
         due = self._moves_to_hand_over()
         moving = due[:MAX_MOVES]

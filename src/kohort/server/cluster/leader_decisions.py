@@ -19,8 +19,8 @@ from kohort.cluster import (
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.registration import Registration
 from kohort.server.metadata import MetadataRecord
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.replicas import SharedReplicaManager
-from kohort.server.topics import SharedMetadata
 from kohort.types import Instant
 
 PARTITIONS_PER_MS: Final = 100
@@ -36,7 +36,7 @@ class LeaderDecisions:
     def __init__(
         self,
         registration: Registration,
-        metadata: SharedMetadata,
+        metadata: SharedMetadataLog,
         replicas: SharedReplicaManager,
         clock: Clock,
         *,

@@ -22,8 +22,8 @@ from kohort.server.cluster.node_status import MembershipLogger, NodeStatus
 from kohort.server.cluster.participation_errors import STORAGE_FAILURES, ParticipationErrors
 from kohort.server.cluster.registration import Registration
 from kohort.server.metadata import MetadataRecord
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.replicas import SharedReplicaManager
-from kohort.server.topics import SharedMetadata
 from kohort.types import Instant
 
 logger = logging.getLogger("kohort.cluster")
@@ -41,7 +41,7 @@ class LeadershipLoop:
     def __init__(
         self,
         storage: SharedStorage,
-        metadata: SharedMetadata,
+        metadata: SharedMetadataLog,
         replicas: SharedReplicaManager,
         clock: Clock,
         *,

@@ -12,8 +12,8 @@ from kohort.errors import KafkaError, fresh
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.participation_errors import STORAGE_FAILURES
 from kohort.server.logging import fields
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.replicas import SharedReplicaManager
-from kohort.server.topics import SharedMetadata
 from kohort.types import Instant, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
@@ -36,7 +36,11 @@ class LedPartitions:
     """Opens and closes the partitions that one node leads."""
 
     def __init__(
-        self, node_id: int, metadata: SharedMetadata, replicas: SharedReplicaManager, clock: Clock
+        self,
+        node_id: int,
+        metadata: SharedMetadataLog,
+        replicas: SharedReplicaManager,
+        clock: Clock,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from kohort.cluster import Endpoint, NodeFenced, NodeRegistered, SharedStorage
 from kohort.server.cluster.joining import this_machine
-from kohort.server.topics import SharedMetadata
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.types import Timestamp
 
 
@@ -14,7 +14,7 @@ class Registration:
     """Registration of this node, and the records that change it."""
 
     storage: SharedStorage
-    metadata: SharedMetadata
+    metadata: SharedMetadataLog
     endpoints: Sequence[Endpoint]
     rack: str | None
     can_connect: bool

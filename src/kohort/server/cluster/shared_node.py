@@ -38,9 +38,9 @@ from kohort.server.config import Config, shown_storage
 from kohort.server.controller import Controller, SharedController, coordinator_topics
 from kohort.server.logging import fields
 from kohort.server.metadata import ClusterIdRecord, MetadataRecord
+from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.replicas import SharedReplicaManager, ensure_same_cluster
 from kohort.server.tls import Certificates
-from kohort.server.topics import SharedMetadata
 
 logger = logging.getLogger("kohort.cluster")
 
@@ -96,7 +96,7 @@ class SharedNode:
         self._config = config
         self._clock = clock
         self._node_id: int = config["node.id"]
-        self._metadata = SharedMetadata(shared.storage, clock.timestamp)
+        self._metadata = SharedMetadataLog(shared.storage, clock.timestamp)
         inter_broker = config.inter_broker
         self._by_listener = (
             None

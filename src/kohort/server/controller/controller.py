@@ -23,6 +23,13 @@ from kohort.server.controller.scram_control import ScramControl
 from kohort.server.controller.shared_topic_changes import SharedTopicChanges
 from kohort.server.controller.topic_changes import TopicChanges
 from kohort.server.metadata import METADATA, ClusterIdRecord, MetadataRecord
+from kohort.server.metadata_log import (
+    METADATA_LOG_CONFIG,
+    FollowedMetadataLog,
+    LocalMetadataLog,
+    MetadataLog,
+    SharedMetadataLog,
+)
 from kohort.server.replicas import (
     MetadataLoader,
     Placement,
@@ -30,13 +37,6 @@ from kohort.server.replicas import (
     SharedReplicaManager,
     ensure_metadata_directory,
     everywhere,
-)
-from kohort.server.topics import (
-    METADATA_LOG,
-    FollowedMetadata,
-    Metadata,
-    MetadataLog,
-    SharedMetadata,
 )
 from kohort.types import Timestamp, TopicPartition
 
@@ -54,7 +54,7 @@ class Controller:
         self.image = image
         """The metadata at any time."""
         self.metadata = writer.metadata
-        self.metadata_log = self.metadata if isinstance(self.metadata, MetadataLog) else None
+        self.metadata_log = self.metadata if isinstance(self.metadata, LocalMetadataLog) else None
         """The log of the metadata; None: it is no partition of this node."""
         self.writer = writer
         self.replicas = replicas
@@ -86,10 +86,12 @@ class Controller:
 class SharedController(Controller):
     """The `Controller` of a node that shares the metadata log with others."""
 
-    metadata: SharedMetadata
+    metadata: SharedMetadataLog
     replicas: SharedReplicaManager
 
-    def __init__(self, logs: SharedLogDirectory, config: Config, metadata: SharedMetadata) -> None:
+    def __init__(
+        self, logs: SharedLogDirectory, config: Config, metadata: SharedMetadataLog
+    ) -> None:
         """Know the topics of `metadata`, and lead no partition yet."""
         replicas = SharedReplicaManager(
             logs, _configured(config, metadata), metadata.state, lambda: metadata.end_offset
@@ -110,7 +112,7 @@ class SharedController(Controller):
 class ForwardingController(Controller):
     """The `Controller` of a node whose changes another node makes, and that follows its log."""
 
-    metadata: FollowedMetadata
+    metadata: FollowedMetadataLog
     topics: ForwardedTopicChanges
 
     def __init__(
@@ -118,7 +120,7 @@ class ForwardingController(Controller):
         logs: LogDirectory,
         config: Config,
         placement: Placement,
-        metadata: FollowedMetadata,
+        metadata: FollowedMetadataLog,
         active: ActiveController,
     ) -> None:
         """Open the topics of `metadata`, which `active` changes; raises as `open_controller`."""
@@ -166,8 +168,8 @@ def open_controller(
     owned = logs.owned
     assert owned is not None
     ensure_metadata_directory(owned.directories)
-    log = owned.open(METADATA, METADATA_LOG, synced_by_owner=True)
-    metadata = MetadataLog(log, now, logs.directories.written_by)
+    log = owned.open(METADATA, METADATA_LOG_CONFIG, synced_by_owner=True)
+    metadata = LocalMetadataLog(log, now, logs.directories.written_by)
     logs.on_reopened.append(partial(_reopened, metadata))
     replicas = ReplicaManager(logs, _configured(config, metadata), metadata.state, placement)
     controller = Controller(MetadataWriter(metadata, replicas, config), replicas)
@@ -178,7 +180,7 @@ def open_controller(
     return controller
 
 
-def _configured(config: Config, metadata: Metadata) -> Config:
+def _configured(config: Config, metadata: MetadataLog) -> Config:
     """`config` with the configs of brokers that clients have set."""
     ConfigurationControl(metadata.state).apply_to(config)
     return config
@@ -192,7 +194,7 @@ def _start(controller: Controller, logs: LogDirectory, places: dict[TopicPartiti
     logs.directories.settle(controller.image.cluster_id)
 
 
-def _reopened(metadata: MetadataLog, log: Log) -> None:
+def _reopened(metadata: LocalMetadataLog, log: Log) -> None:
     if log.topic_partition == METADATA:
         metadata.log_reopened(log)
 

@@ -34,8 +34,13 @@ from kohort.server.metadata import (
     SupersededError,
     storage_error,
 )
+from kohort.server.metadata_log import (
+    LocalMetadataLog,
+    MetadataLog,
+    OutcomeLostError,
+    SharedMetadataLog,
+)
 from kohort.server.replicas import ReplicaManager
-from kohort.server.topics import Metadata, MetadataLog, OutcomeLostError, SharedMetadata
 
 CHANGED_WITHIN_S: Final = 30.0
 """Time that a client waits for a change if its request has no timeout of its own: Kafka's default
@@ -49,7 +54,7 @@ class MetadataWriter:
 
     def __init__(
         self,
-        metadata: Metadata,
+        metadata: MetadataLog,
         replicas: ReplicaManager,
         config: Config,
     ) -> None:
@@ -116,7 +121,7 @@ class MetadataWriter:
 
     def flush(self) -> None:
         """`durable`, blocking until it is done, on the node that has the metadata log."""
-        assert isinstance(self.metadata, MetadataLog)
+        assert isinstance(self.metadata, LocalMetadataLog)
         try:
             self.metadata.flush()
         except OSError as error:
@@ -227,12 +232,12 @@ class MetadataWriter:
 class SharedMetadataWriter(MetadataWriter):
     """The writer of a node that shares the metadata log with others, each of which may append."""
 
-    metadata: SharedMetadata
+    metadata: SharedMetadataLog
 
     async def append(
         self, decide: Callable[[], Sequence[MetadataRecord]], result: Callable[[], R]
     ) -> R:
-        """`SharedMetadata.change`; its errors are those for a client."""
+        """`SharedMetadataLog.change`; its errors are those for a client."""
         try:
             return await self.metadata.change(decide, result)
         except OutcomeLostError as error:

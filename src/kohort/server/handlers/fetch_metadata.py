@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.metadata import METADATA, storage_error
+from kohort.server.metadata_log import LocalMetadataLog
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import MetadataLog
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import FetchRequest
@@ -51,7 +51,7 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
     )
 
 
-def _read(log: MetadataLog, offset: int) -> tuple[bytes, ErrorCode]:
+def _read(log: LocalMetadataLog, offset: int) -> tuple[bytes, ErrorCode]:
     try:
         return log.read(offset), ErrorCode.none
     except KafkaError as failure:

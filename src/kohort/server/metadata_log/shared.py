@@ -44,7 +44,7 @@ from kohort.server.metadata import (
     in_batches,
     records_of,
 )
-from kohort.server.topics.pending_changes import Change, PendingChanges
+from kohort.server.metadata_log.pending_changes import Change, PendingChanges
 from kohort.types import Timestamp
 from kohort.util.time_slice import TimeSlices, in_slices
 
@@ -65,7 +65,7 @@ class OutcomeLostError(Exception):
     """Whether a change was logged cannot be found out any more: the log was compacted."""
 
 
-class SharedMetadata:
+class SharedMetadataLog:
     """`state` as all nodes agree on it, with the changes of this one."""
 
     def __init__(self, storage: SharedStorage, now: Callable[[], Timestamp]) -> None:

@@ -22,10 +22,10 @@ from kohort.server.metadata import (
     encode_batch,
     storage_error,
 )
-from kohort.server.topics.pending_changes import PendingChanges
+from kohort.server.metadata_log.pending_changes import PendingChanges
 from kohort.types import Timestamp
 
-METADATA_LOG: Final = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)
+METADATA_LOG_CONFIG: Final = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)
 """Small segments: only those that are full are compacted."""
 
 logger = logging.getLogger("kohort.topics")
@@ -33,7 +33,7 @@ logger = logging.getLogger("kohort.topics")
 _READ_SIZE: Final = 1 << 20
 
 
-class Metadata(Protocol):
+class MetadataLog(Protocol):
     """What is known of the cluster."""
 
     state: MetadataImage
@@ -59,7 +59,7 @@ class Metadata(Protocol):
         ...
 
 
-class MetadataLog:
+class LocalMetadataLog:
     """`state`, and the one way to change it.
 
     Every change is synced, whatever the durability of the server, and a batch is on the disk before

@@ -8,7 +8,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.server.metadata import MetadataImage, MetadataRecord
 
 
-class FollowedMetadata:
+class FollowedMetadataLog:
     """`state` as far as it was read from another node, which is the one that changes it."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from kohort.server.metadata import (
     TopicDeleted,
     TopicRecord,
 )
-from kohort.server.topics.shared_metadata import COMPACTED_AFTER, OutcomeLostError, SharedMetadata
+from kohort.server.metadata_log.shared import COMPACTED_AFTER, OutcomeLostError, SharedMetadataLog
 from kohort.types import Timestamp, TopicIdPartition
 from server.metadata.test_image import content
 
@@ -47,7 +47,7 @@ class Nodes:
     def __init__(self) -> None:
         self.shared = MemoryCluster(lambda: NOW)
         self.storages = [FaultyStorage(self.shared, node) for node in (1, 2)]
-        self.metadata = [SharedMetadata(each, lambda: NOW) for each in self.storages]
+        self.metadata = [SharedMetadataLog(each, lambda: NOW) for each in self.storages]
         self.taken_back: list[list[UUID]] = []
         for storage in self.storages:
             storage.is_lost = []
@@ -152,7 +152,7 @@ async def test_a_decision_on_less_than_is_logged_is_not_appended(nodes: Nodes) -
 async def test_decisions_are_made_on_all_that_is_logged(nodes: Nodes) -> None:
     place = TopicIdPartition(UUID(int=1), 0)
 
-    async def lead(metadata: SharedMetadata) -> None:
+    async def lead(metadata: SharedMetadataLog) -> None:
         for _ in range(20):
             await metadata.decide(
                 lambda: [
@@ -344,6 +344,6 @@ async def test_a_cancelled_caller_leaves_no_record_done_by_half(nodes: Nodes) ->
         await two.change(lambda: [topic(two.end_offset, f"b{two.end_offset}")], lambda: None)
 
 
-async def compacted(metadata: SharedMetadata) -> None:
+async def compacted(metadata: SharedMetadataLog) -> None:
     await metadata.read_on()
     await metadata.compact(after=0)

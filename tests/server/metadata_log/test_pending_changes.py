@@ -7,7 +7,7 @@ import pytest
 from kohort.server.config import ResourceType
 from kohort.server.metadata import ConfigsRecord, MetadataImage, TopicDeleted, TopicRecord
 from kohort.server.metadata import records_of as image_records
-from kohort.server.topics.pending_changes import PendingChanges
+from kohort.server.metadata_log.pending_changes import PendingChanges
 
 
 def topic(number: int, partitions: int = 1, name: str = "") -> TopicRecord:
