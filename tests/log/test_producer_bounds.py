@@ -11,7 +11,7 @@ import pytest
 
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
-from kohort.log.producers import MAX_PRODUCERS, Producers, load_snapshot
+from kohort.log.producer_states import MAX_PRODUCERS, ProducerStates, load_snapshot
 from kohort.log.segment import Segment
 from kohort.protocol.batches import (
     TRANSACTIONAL,
@@ -31,7 +31,7 @@ TRANSACTIONAL_BATCH = read_header(
 
 
 def test_producers_idle_for_longest_are_forgotten() -> None:
-    producers = Producers()
+    producers = ProducerStates()
     header = read_header(
         build([Record(None, b"v")], producer_id=0, producer_epoch=0, base_sequence=0)
     )
@@ -47,7 +47,7 @@ def test_producers_idle_for_longest_are_forgotten() -> None:
     assert producers.validate(kept) is not None
 
 
-def changed_in_turn(producers: Producers, header: Header) -> Iterator[None]:
+def changed_in_turn(producers: ProducerStates, header: Header) -> Iterator[None]:
     """Change a producer, in each way in which one can."""
     for commit in (True, False):
         producers.add(header, 1, 5, 6)
@@ -61,7 +61,7 @@ def changed_in_turn(producers: Producers, header: Header) -> Iterator[None]:
 
 
 def test_a_snapshot_has_what_changed_since_the_last_one() -> None:
-    producers = Producers()
+    producers = ProducerStates()
     producers.add(TRANSACTIONAL_BATCH._replace(producer_id=9), 0, 1, 2)
     for _ in changed_in_turn(producers, TRANSACTIONAL_BATCH):
         loaded = load_snapshot(bytes(producers.dump(10, {}))).producers
@@ -75,7 +75,7 @@ def test_very_many_open_transactions_are_stored_and_described_in_bounded_time() 
             header = TRANSACTIONAL_BATCH._replace(producer_id=number, producer_epoch=epoch)
             producers.add(header, number, 0, number)
 
-    producers = Producers()
+    producers = ProducerStates()
     changed(100_000, 0)
     producers.dump(0, {})
     stored, described = [], []

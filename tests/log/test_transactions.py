@@ -18,7 +18,7 @@ from kohort.log import repair
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import memory_log
-from kohort.log.producers import MAX_PRODUCERS, MAX_VERIFICATIONS, ActiveProducer
+from kohort.log.producer_states import MAX_PRODUCERS, MAX_VERIFICATIONS, ActiveProducer
 from kohort.log.recovery import LastEnd
 from kohort.log.segment import Segment
 from kohort.log.stores import FileStore, loaded

@@ -23,7 +23,7 @@ from kohort.log.backing import Checkpoint
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.partition_directories import PartitionDirectories, StorageIdentity
 from kohort.log.problems import Problems
-from kohort.log.producers import ActiveProducer, Verification
+from kohort.log.producer_states import ActiveProducer, VerificationStateEntry
 from kohort.log.stores import Records
 from kohort.log.timestamp_lookup import Lookup
 from kohort.protocol.batches import Buffer, Codec, Rules
@@ -173,7 +173,7 @@ class LogAppender(LogState, Protocol):
         batch: Buffer,
         now: Timestamp,
         *,
-        verified: Verification | None = None,
+        verified: VerificationStateEntry | None = None,
         awaited: int | None = None,
     ) -> Appended:
         """Append one record batch that `batches.validate` accepted or `batches.build` made.
@@ -206,7 +206,7 @@ class LogAppender(LogState, Protocol):
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, now: Timestamp, *, tv2: bool
-    ) -> Verification:
+    ) -> VerificationStateEntry:
         """Guard for a transactional batch (of that base sequence) without open transaction.
 
         To be called before the transaction coordinator is asked whether the partition is in the

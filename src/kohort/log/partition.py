@@ -21,7 +21,7 @@ from kohort.log.durability import Commit, Syncable
 from kohort.log.leader_epochs import ONLY, LeaderEpochs
 from kohort.log.partition_cleaner import PartitionCleaner
 from kohort.log.problems import Problems
-from kohort.log.producers import ActiveProducer, Verification
+from kohort.log.producer_states import ActiveProducer, VerificationStateEntry
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
 from kohort.log.segment_storage import MAX_SEGMENT_SIZE
@@ -88,7 +88,7 @@ class PartitionLog(SyncedLog):
         batch: Buffer,
         now: Timestamp,
         *,
-        verified: Verification | None = None,
+        verified: VerificationStateEntry | None = None,
         awaited: int | None = None,
     ) -> Appended:
         if self._closed is not None:
@@ -190,7 +190,7 @@ class PartitionLog(SyncedLog):
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, now: Timestamp, *, tv2: bool
-    ) -> Verification:
+    ) -> VerificationStateEntry:
         self.ensure_open()
         return self._producers.loaded().verify(
             producer_id, producer_epoch, sequence, tv2=tv2, now=now

@@ -1,7 +1,7 @@
 """The producers of one log: read when they are needed, and saved every few MiB.
 
-Most logs never need them. They are read from the last snapshot and the batches behind it, see
-`producer_state`.
+Most logs never need them. `producer_state_recovery` reads them from the last snapshot and the
+batches behind it. `producer_states` has the rules.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from kohort.errors import KafkaError, fresh
-from kohort.log import producer_state
+from kohort.log import producer_state_recovery
 from kohort.log.aborted_index import IndexState
 from kohort.log.backing import Backing
-from kohort.log.producers import DISCARDED, Producers, Snapshot
+from kohort.log.producer_states import DISCARDED, ProducerSnapshot, ProducerStates
 from kohort.log.segment_list import SegmentList
 from kohort.log.segment_recovery import Progress, unobserved
 from kohort.util.time_slice import in_slices
@@ -37,7 +37,7 @@ class ProducerStateManager:
         self._segments = segments
         self._backing = backing
         self._is_closed = False
-        self._producers: Producers | None = None
+        self._producers: ProducerStates | None = None
         """None: not read yet."""
         self._is_new = not segments.active.end_offset
         """Whether no producer has appended as long as the producers were not read."""
@@ -62,13 +62,13 @@ class ProducerStateManager:
         """Whether no producer is in memory: there is none, or they were not read yet."""
         return not self._producers
 
-    def loaded(self) -> Producers:
-        """The producers, which are read if they are not in memory. Raises KafkaError, OSError."""
+    def loaded(self) -> ProducerStates:
+        """The producers; reads them if they are not in memory. Raises KafkaError, OSError."""
         if self._producers is None:
             if self._damage is not None:
                 raise fresh(self._damage)
             if self._is_new:
-                self._keep(Producers())
+                self._keep(ProducerStates())
             else:
                 self._keep(self._read(self._stored()))
         assert self._producers is not None
@@ -128,7 +128,7 @@ class ProducerStateManager:
                 return
             producers = self._read(stored, progress)
         except OSError:
-            self.is_transactional = True  # as far as is known: they are read when needed
+            self.is_transactional = True  # maybe: they are read when needed
             return
         except KafkaError as error:
             self.is_transactional, self._damage = True, fresh(error)
@@ -161,34 +161,36 @@ class ProducerStateManager:
             return
         changes, stored = self._segments.changes, self._stored()
         segments = self._segments.since(stored.end_offset)
-        aborted = await in_slices(producer_state.read_on(segments, stored))
+        aborted = await in_slices(producer_state_recovery.replay_batches(segments, stored))
         is_same = not self._is_closed and self._segments.changes == changes
         # A batch of a producer that was appended meanwhile has loaded them.
         if self._producers is None and is_same:
-            producer_state.restore_indexes(stored, aborted)
+            producer_state_recovery.restore_aborted_indexes(stored, aborted)
             self._keep(stored.producers)
 
-    def _keep(self, producers: Producers) -> None:
+    def _keep(self, producers: ProducerStates) -> None:
         self._producers, self.is_transactional = producers, producers.is_transactional
 
-    def _stored(self) -> Snapshot:
-        return producer_state.stored(
+    def _stored(self) -> ProducerSnapshot:
+        return producer_state_recovery.load_last_snapshot(
             self._backing, self._segments, self._segments.active.end_offset
         )
 
-    def _read(self, stored: Snapshot, progress: Progress = unobserved) -> Producers:
+    def _read(self, stored: ProducerSnapshot, progress: Progress = unobserved) -> ProducerStates:
         """The producers by a snapshot and the batches behind it.
 
-        The indexes of aborted transactions are written again where they are not true. Raises
+        Rewrites indexes of aborted transactions that differ from the batches. Raises
         KafkaError, OSError.
         """
-        steps = producer_state.read_on(self._segments.since(stored.end_offset), stored)
+        steps = producer_state_recovery.replay_batches(
+            self._segments.since(stored.end_offset), stored
+        )
         try:
             while True:
                 next(steps)
                 progress(0)
         except StopIteration as end:
-            producer_state.restore_indexes(stored, end.value)
+            producer_state_recovery.restore_aborted_indexes(stored, end.value)
         return stored.producers
 
     def _is_far_behind(self, offset: int) -> bool:
@@ -208,7 +210,7 @@ class ProducerStateManager:
     def _save_soon(self) -> None:
         """Save a snapshot, in the background if the producers have to be read first."""
         if self._producers is None and not self._is_new:
-            with contextlib.suppress(RuntimeError):  # no loop runs: nobody waits for a turn of it
+            with contextlib.suppress(RuntimeError):  # without a loop, blocking delays no task
                 self._saving = asyncio.get_running_loop().create_task(self._load_and_save())
                 self.unsaved_bytes = 0
                 return
@@ -221,7 +223,7 @@ class ProducerStateManager:
             self.save()
 
     def discard_snapshot(self) -> None:
-        """Discard the stored snapshot: records in it are gone, and others get their offsets.
+        """Discard the stored snapshot, because records in it were removed and their offsets reused.
 
         Best effort, until the next one is saved.
         """
@@ -236,7 +238,11 @@ class ProducerStateManager:
         """
         return self.loaded().dump(self._segments.active.end_offset, indexes)
 
-    def _snapshot(self, producers: Producers) -> bytearray:
+    def _snapshot(self, producers: ProducerStates) -> bytearray:
         """Raises OSError."""
-        indexes = producer_state.indexes(self._segments) if producers.is_transactional else {}
+        indexes = (
+            producer_state_recovery.aborted_index_states(self._segments)
+            if producers.is_transactional
+            else {}
+        )
         return producers.dump(self._segments.active.end_offset, indexes)

@@ -31,7 +31,7 @@ from kohort.coordinator.result import Result, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
-from kohort.log.producers import Verification
+from kohort.log.producer_states import VerificationStateEntry
 from kohort.runtime.group_log import append_records, append_transactional, read_records
 from kohort.runtime.log_reading import Batches
 from kohort.runtime.shard_host import HostContext, HostState, OnceLogged, ShardHost
@@ -166,7 +166,9 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
 
     # --- transactions ---
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int
+    ) -> VerificationStateEntry | None:
         """The guard of a transaction that has to be verified before offsets are committed in it.
 
         None if it is open in this log already. Raises KafkaError if the log is not served.
@@ -182,7 +184,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         if not result.transactional:
             return result
         request = cast("TxnOffsetCommit", event)
-        verified = cast("Verification | None", request.verified)
+        verified = cast("VerificationStateEntry | None", request.verified)
         now = self._clock.timestamp()
         try:
             refused = self._append_alone(

@@ -17,7 +17,7 @@ from kohort.coordinator.records import (
     pack_offset,
 )
 from kohort.log.base import LogAppender
-from kohort.log.producers import Verification
+from kohort.log.producer_states import VerificationStateEntry
 from kohort.protocol.batches import (
     TRANSACTIONAL,
     Header,
@@ -78,7 +78,7 @@ def append_records(log: LogAppender, decisions: Iterable[Sequence[Record]], now:
 def append_transactional(
     log: LogAppender,
     offsets: Sequence[TransactionalOffsets],
-    verified: Verification | None,
+    verified: VerificationStateEntry | None,
     now: Timestamp,
 ) -> None:
     """Append what one request commits in a transaction, as one batch of its producer.

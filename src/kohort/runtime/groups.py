@@ -28,7 +28,7 @@ from kohort.coordinator.shard import Event, Shard
 from kohort.coordinator.topics import NO_TOPICS, TopicsView
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
-from kohort.log.producers import Verification
+from kohort.log.producer_states import VerificationStateEntry
 from kohort.runtime import expiration
 from kohort.runtime.clock import Clock
 from kohort.runtime.group_host import Commit, GroupHost, RespondToCommit
@@ -204,7 +204,7 @@ class Groups(Shards[GroupHost, TimerKey]):
 
     def begin_verification(
         self, group: str, producer_id: int, producer_epoch: int
-    ) -> Verification | None:
+    ) -> VerificationStateEntry | None:
         """The guard of a transaction that has to be verified before this group commits in it.
 
         It goes with the `TxnOffsetCommit`. None if the transaction is open in the group's partition

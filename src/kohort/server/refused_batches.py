@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode
-from kohort.log.producers import REMEMBERED_BATCHES
+from kohort.log.producer_states import REMEMBERED_BATCHES
 from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, MAX_SEQUENCE, read_header
 from kohort.protocol.batches import Buffer
 

@@ -18,7 +18,7 @@ from effort import seeds
 from kohort.errors import ErrorCode
 from kohort.log.base import LogConfig
 from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
-from kohort.log.producers import REMEMBERED_BATCHES
+from kohort.log.producer_states import REMEMBERED_BATCHES
 from kohort.log.scan import headers
 from kohort.server.controller import SharedController
 from kohort.server.metadata import ClusterIdRecord, TopicRecord

@@ -8,7 +8,7 @@ import pytest
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.producers import Verification
+from kohort.log.producer_states import VerificationStateEntry
 from kohort.protocol.building import request
 from kohort.server.handlers import txn_offset_commit
 from kohort.types import TopicPartition
@@ -18,8 +18,8 @@ KEY = 28
 GROUP_LOG = TopicPartition("__consumer_offsets", 3)
 
 
-def new_guard() -> Verification:
-    return Verification(2, -1, tv2=False, now=0)
+def new_guard() -> VerificationStateEntry:
+    return VerificationStateEntry(2, -1, tv2=False, now=0)
 
 
 class Coordinators:
@@ -27,7 +27,7 @@ class Coordinators:
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
-        self.guard: Verification | Exception | None = new_guard()
+        self.guard: VerificationStateEntry | Exception | None = new_guard()
         self.ended_by_markers = 0
         """How many guards are ended while the transaction is verified."""
         self.verdict = ErrorCode.none
@@ -35,7 +35,7 @@ class Coordinators:
 
     def begin_verification(
         self, group: str, producer_id: int, producer_epoch: int
-    ) -> Verification | None:
+    ) -> VerificationStateEntry | None:
         if isinstance(self.guard, Exception):
             raise self.guard
         return self.guard
@@ -48,7 +48,7 @@ class Coordinators:
         await asyncio.sleep(0)
         if self.ended_by_markers:
             self.ended_by_markers -= 1
-            assert isinstance(self.guard, Verification)
+            assert isinstance(self.guard, VerificationStateEntry)
             self.guard.has_ended = True
             self.guard = new_guard()
         return self.verdict

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import LogAppender
-from kohort.log.producers import Verification
+from kohort.log.producer_states import VerificationStateEntry
 from kohort.protocol.batches import Buffer, Effort, InvalidRecordsError, PayloadError, validate
 from kohort.runtime.clock import Clock
 from kohort.server.metadata import MAX_NAME_LENGTH
@@ -52,7 +52,7 @@ class ProduceContext(NamedTuple):
     clock: Clock
     effort: Effort
     refused_batches: RefusedBatches
-    verified: Mapping[LogAppender, Verification | ErrorCode] = MappingProxyType({})
+    verified: Mapping[LogAppender, VerificationStateEntry | ErrorCode] = MappingProxyType({})
     """Guards or errors of transactional batches that begin a transaction in their log."""
     refused: ErrorCode = ErrorCode.none
     """An error of all partitions."""
@@ -174,7 +174,9 @@ def _append_to_log(
     )
 
 
-def _guard(context: ProduceContext, log: LogAppender, records: bytes) -> Verification | None:
+def _guard(
+    context: ProduceContext, log: LogAppender, records: bytes
+) -> VerificationStateEntry | None:
     """The guard of a transactional batch, None if it needs none. Raises KafkaError."""
     verified = context.verified.get(log) if is_transactional(records) else None
     if isinstance(verified, ErrorCode):

@@ -4,7 +4,7 @@ from collections.abc import Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.producers import ActiveProducer
+from kohort.log.producer_states import ActiveProducer
 from kohort.server.authorization import Access
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.metadata import storage_error, validate_name

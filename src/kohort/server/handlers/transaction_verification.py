@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogAppender
-from kohort.log.producers import Verification
+from kohort.log.producer_states import VerificationStateEntry
 from kohort.protocol.batches import Buffer
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.append_batch import (
@@ -77,7 +77,7 @@ class _Unverified(NamedTuple):
 
     producers: set[tuple[int, int]]
     """Id and epoch of every transactional batch."""
-    guards: dict[LogAppender, Verification]
+    guards: dict[LogAppender, VerificationStateEntry]
 
 
 def _begin_verification(
@@ -118,16 +118,16 @@ def _is_one_batch(records: Buffer) -> bool:
     return len(records) - _AFTER_LENGTH == int(length)
 
 
-def _has_ended(verified: Verification | ErrorCode) -> bool:
-    return isinstance(verified, Verification) and verified.has_ended
+def _has_ended(verified: VerificationStateEntry | ErrorCode) -> bool:
+    return isinstance(verified, VerificationStateEntry) and verified.has_ended
 
 
 async def _verified(
     services: Services,
     version: int,
     producer: TransactionalProducer,
-    guards: Mapping[LogAppender, Verification],
-) -> Mapping[LogAppender, Verification | ErrorCode]:
+    guards: Mapping[LogAppender, VerificationStateEntry],
+) -> Mapping[LogAppender, VerificationStateEntry | ErrorCode]:
     """The guard of each log whose partition is in the transaction, or the error of its batch."""
     indexes: dict[str, set[int]] = {}
     for log in guards:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.coordinator.requests import OffsetToCommit, TxnOffsetCommit
 from kohort.coordinator.responses import NONE, OffsetCommitResponse
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.producers import Verification
+from kohort.log.producer_states import VerificationStateEntry
 from kohort.protocol import response_fast_path
 from kohort.server.handlers.chunked import submit_and_wait
 from kohort.server.handlers.commits import (
@@ -93,7 +93,7 @@ async def _commit(
 
 async def _verify(
     services: Services, version: int, request: "TxnOffsetCommitRequest"
-) -> Verification | None:
+) -> VerificationStateEntry | None:
     """The guard of the transaction, None if there is nothing to verify. Raises KafkaError."""
     if not request.group_id:
         return None  # the shard refuses it
@@ -106,7 +106,7 @@ async def _verify(
 
 async def _verify_once(
     services: Services, version: int, request: "TxnOffsetCommitRequest"
-) -> Verification | None:
+) -> VerificationStateEntry | None:
     group, groups = request.group_id, services.groups
     try:
         guard = groups.begin_verification(group, request.producer_id, request.producer_epoch)
@@ -129,7 +129,7 @@ def _request(
     version: int,
     request: "TxnOffsetCommitRequest",
     offsets: tuple[OffsetToCommit, ...],
-    guard: Verification | None,
+    guard: VerificationStateEntry | None,
     respond: Callable[[Any], None],
 ) -> TxnOffsetCommit:
     has_member = version >= MEMBER_ID_SINCE

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from kohort.log.aborted_index import AbortedTransaction, IndexState
 from kohort.log.backing import Backing
-from kohort.log.producers import Producers, Snapshot, load_snapshot
+from kohort.log.producer_states import ProducerSnapshot, ProducerStates, load_snapshot
 from kohort.log.segment import Segment
 from kohort.protocol.batches import read_marker
 
@@ -19,22 +19,24 @@ Aborted: TypeAlias = Sequence[tuple[Segment, list[AbortedTransaction]]]
 """The aborted transactions behind a snapshot, by the segment that has their markers."""
 
 
-def stored(backing: Backing, segments: Sequence[Segment], end_offset: int) -> Snapshot:
-    """The last snapshot of the log that ends there; an empty one if it is lost or not true."""
+def load_last_snapshot(
+    backing: Backing, segments: Sequence[Segment], end_offset: int
+) -> ProducerSnapshot:
+    """The last snapshot of the log that ends there; an empty one if it is lost or does not fit."""
     try:
         content = backing.load_producers()
         if not content:
-            return Snapshot(Producers(), 0, {})
-        found = load_snapshot(content)
-        if found.end_offset <= end_offset and _has_indexes(segments, found):
-            return found
+            return ProducerSnapshot(ProducerStates(), 0, {})
+        snapshot = load_snapshot(content)
+        if snapshot.end_offset <= end_offset and _has_indexes(segments, snapshot):
+            return snapshot
     except (ValueError, OSError):
         pass
-    return Snapshot(Producers(), 0, {}, is_broken=True)
+    return ProducerSnapshot(ProducerStates(), 0, {}, is_broken=True)
 
 
-def _has_indexes(segments: Iterable[Segment], snapshot: Snapshot) -> bool:
-    """Whether the indexes of aborted transactions are those of the snapshot. Raises OSError."""
+def _has_indexes(segments: Iterable[Segment], snapshot: ProducerSnapshot) -> bool:
+    """Whether the indexes of aborted transactions match the snapshot. Raises OSError."""
     if not snapshot.producers.is_transactional:
         return True
     for segment in segments:
@@ -47,16 +49,18 @@ def _has_indexes(segments: Iterable[Segment], snapshot: Snapshot) -> bool:
     return True
 
 
-def read_on(segments: Sequence[Segment], snapshot: Snapshot) -> Generator[None, None, Aborted]:
+def replay_batches(
+    segments: Sequence[Segment], snapshot: ProducerSnapshot
+) -> Generator[None, None, Aborted]:
     """Bring the producers of the snapshot to the end of the log, in steps of some headers.
 
     `segments` begin with the one that has the end of the snapshot. Raises KafkaError, OSError.
     """
     producers, offset = snapshot.producers, snapshot.end_offset
-    found: list[tuple[Segment, list[AbortedTransaction]]] = []
+    aborted_by_segment: list[tuple[Segment, list[AbortedTransaction]]] = []
     for segment in segments:
         aborted: list[AbortedTransaction] = []
-        found.append((segment, aborted))
+        aborted_by_segment.append((segment, aborted))
         headers = segment.headers(segment.position(offset))
         for number, (position, header) in enumerate(headers):
             if not number % _HEADERS_PER_STEP:
@@ -69,18 +73,18 @@ def read_on(segments: Sequence[Segment], snapshot: Snapshot) -> Generator[None, 
             elif marker := read_marker(segment.log.read(position, header.size)):
                 ended = producers.end(header, marker, header.base_offset, timestamp, modified)
                 aborted += () if ended is None else (ended,)
-    return found
+    return aborted_by_segment
 
 
-def restore_indexes(snapshot: Snapshot, aborted: Aborted) -> None:
-    """Write the indexes of aborted transactions again where they are not true. Raises OSError."""
+def restore_aborted_indexes(snapshot: ProducerSnapshot, aborted: Aborted) -> None:
+    """Rewrite the indexes of aborted transactions that differ from these. Raises OSError."""
     if snapshot.producers.is_transactional:
         for segment, transactions in aborted:
             state = snapshot.indexes.get(segment.base_offset)
             segment.aborted.replace_from(state, transactions)
 
 
-def indexes(segments: Iterable[Segment]) -> dict[int, IndexState]:
+def aborted_index_states(segments: Iterable[Segment]) -> dict[int, IndexState]:
     """The state of each index of aborted transactions, by base offset. Raises OSError."""
     return {
         segment.base_offset: segment.aborted.state()

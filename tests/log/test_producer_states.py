@@ -8,7 +8,7 @@ from effort import examples
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import IndexState
 from kohort.log.memory import memory_log
-from kohort.log.producers import Producers, load_snapshot
+from kohort.log.producer_states import ProducerStates, load_snapshot
 from kohort.protocol import batches
 
 from .conftest import NOW, ORDERS, from_producer
@@ -131,7 +131,7 @@ class TestSnapshot:
         )
     )
     def test_snapshot_round_trip(self, sent):
-        producers = Producers()
+        producers = ProducerStates()
         for at, (producer_id, epoch, sequence, count, now, attributes) in enumerate(sent):
             sent_batch = from_producer(producer_id, epoch, sequence, count, attributes=attributes)
             producers.add(batches.read_header(sent_batch), 10 * at, NOW, now)
@@ -144,7 +144,7 @@ class TestSnapshot:
         assert again.producers.first_unstable(10**9) == producers.first_unstable(10**9)
 
     def test_cut_or_changed_snapshot_is_refused(self):
-        producers = Producers()
+        producers = ProducerStates()
         producers.add(batches.read_header(from_producer(1, 0, 0)), 0, NOW, NOW)
         snapshot = producers.dump(1, {0: IndexState(34, 7)})
         for end in range(len(snapshot)):

@@ -85,7 +85,7 @@ class ActiveProducer(NamedTuple):
     """First offset of its open transaction, -1 if none is open."""
 
 
-class Verification:
+class VerificationStateEntry:
     """The guard of a Produce: its transaction was not ended here since the verification began.
 
     The log compares guards by identity.
@@ -96,15 +96,15 @@ class Verification:
     def __init__(self, epoch: int, sequence: int, tv2: bool, now: int) -> None:
         self.epoch = epoch
         self.lowest_sequence = sequence
-        """The lowest one of the batches that are being verified, all of that epoch."""
+        """Lowest sequence of the batches that are being verified, all of that epoch."""
         self.tv2 = tv2
         self.has_ended = False
-        """Whether a marker came meanwhile: the log takes no batch by this guard any more."""
+        """Whether a marker was appended meanwhile: the log refuses batches with this guard."""
         self.seen = now
         """Arrival of the first of them (ms)."""
 
     def add(self, epoch: int, sequence: int) -> None:
-        """One more batch waits for the same verification."""
+        """Add a batch that waits for the same verification."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
@@ -129,7 +129,7 @@ class ProducerStateEntry:
         """Its bytes in the last snapshot, b"" if it has changed since."""
 
     def move_to(self, epoch: int) -> None:
-        """The producer has that epoch, in which sequences start again if it is a new one."""
+        """Set the epoch. A new one starts without batches: their sequences begin at 0 again."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -142,7 +142,7 @@ MAX_VERIFICATIONS: Final = 10_000
 """
 
 
-class Producers:
+class ProducerStates:
     """All producers of one log."""
 
     __slots__ = ("_by_id", "_ended", "_open", "_verifying", "is_transactional")
@@ -156,7 +156,7 @@ class Producers:
 
         Only those whose marker may lie above the high watermark, in the order of the markers.
         """
-        self._verifying: dict[int, Verification] = {}
+        self._verifying: dict[int, VerificationStateEntry] = {}
         self.is_transactional = False
         """Whether the log ever had a transactional batch or a marker."""
 
@@ -168,7 +168,7 @@ class Producers:
     def validate(
         self,
         header: Header,
-        verified: Verification | None = None,
+        verified: VerificationStateEntry | None = None,
         awaited: int | None = None,
         *,
         from_first: bool = False,
@@ -211,7 +211,9 @@ class Producers:
             )
         return None
 
-    def _validate_transaction(self, header: Header, verified: Verification | None) -> None:
+    def _validate_transaction(
+        self, header: Header, verified: VerificationStateEntry | None
+    ) -> None:
         if self.ongoing(header.producer_id, header.producer_epoch) is not None:
             return
         if verified is None or self._verifying.get(header.producer_id) is not verified:
@@ -269,22 +271,26 @@ class Producers:
 
     def _forget_oldest(self) -> None:
         """Forget a tenth of the producers without open transaction, those idle for longest."""
-        *others, _ = (each for each in self._by_id.items() if each[0] not in self._open)
-        others.sort(key=lambda each: each[1].seen)
-        for producer_id, _ in others[: MAX_PRODUCERS // 10]:
+        *idle, _ = (
+            (producer_id, entry)
+            for producer_id, entry in self._by_id.items()
+            if producer_id not in self._open
+        )
+        idle.sort(key=lambda item: item[1].seen)
+        for producer_id, _ in idle[: MAX_PRODUCERS // 10]:
             del self._by_id[producer_id]
 
     # Transactions
 
     def verify(
         self, producer_id: int, epoch: int, sequence: int, *, tv2: bool, now: int
-    ) -> Verification:
+    ) -> VerificationStateEntry:
         """The guard of a batch whose transaction is now being verified; see `Log`."""
         verifying = self._verifying.get(producer_id)
         if verifying is not None:
             verifying.add(epoch, sequence)
             return verifying
-        verifying = Verification(epoch, sequence, tv2, now)
+        verifying = VerificationStateEntry(epoch, sequence, tv2, now)
         if self.ongoing(producer_id, epoch) is None:
             self._verifying[producer_id] = verifying
             if len(self._verifying) > MAX_VERIFICATIONS:
@@ -352,23 +358,23 @@ class Producers:
         first_ended = min(ended.values())
         return first_ended if first is None else min(first, first_ended)
 
-    # What is remembered
+    # Remembered producers
 
     def active(self) -> Iterator[ActiveProducer]:
-        """All producers of now, those whose first batch came first in front.
+        """The current producers, in the order of their first batches.
 
-        Each has the state in which it is when it is given.
+        The state of each is read when the iterator reaches it.
         """
         return (
             ActiveProducer(
                 producer_id,
-                each.epoch,
-                each.batches[-1].last_sequence if each.batches else _NO_SEQUENCE,
-                each.timestamp,
-                each.coordinator_epoch,
+                entry.epoch,
+                entry.batches[-1].last_sequence if entry.batches else _NO_SEQUENCE,
+                entry.timestamp,
+                entry.coordinator_epoch,
                 self._open.get(producer_id, NO_TRANSACTION),
             )
-            for producer_id, each in zip(
+            for producer_id, entry in zip(
                 tuple(self._by_id), tuple(self._by_id.values()), strict=True
             )
         )
@@ -414,7 +420,10 @@ class Producers:
             bytes(_CRC.size),
             _HEAD.pack(end_offset, self.is_transactional, len(self._by_id), len(indexes)),
         ]
-        parts += [each.packed or self._pack(number, each) for number, each in self._by_id.items()]
+        parts += [
+            entry.packed or self._pack(producer_id, entry)
+            for producer_id, entry in self._by_id.items()
+        ]
         parts += [_INDEX.pack(base_offset, *state) for base_offset, state in indexes.items()]
         content = bytearray().join(parts)
         _CRC.pack_into(content, len(_MAGIC), crc32c(memoryview(content)[_BODY:]))
@@ -435,30 +444,30 @@ class Producers:
         return producer.packed
 
 
-class Snapshot(NamedTuple):
+class ProducerSnapshot(NamedTuple):
     """State of the producers up to an offset."""
 
-    producers: Producers
+    producers: ProducerStates
     end_offset: int
     indexes: Mapping[int, IndexState]
     """State of each segment's index of aborted transactions at that time, by base offset."""
     is_broken: bool = False
-    """Whether another snapshot is there, which is damaged or not true."""
+    """Whether the stored snapshot was damaged or did not fit the log, and was replaced."""
 
 
-def load_snapshot(content: bytes) -> Snapshot:
-    """Decode what `Producers.dump` wrote. Raises ValueError if it is damaged."""
+def load_snapshot(content: bytes) -> ProducerSnapshot:
+    """Decode what `ProducerStates.dump` wrote. Raises ValueError if it is damaged."""
     if content[: len(_MAGIC)] != _MAGIC or len(content) < _BODY + _HEAD.size:
         raise ValueError("no snapshot of producers")
     if _CRC.unpack_from(content, len(_MAGIC))[0] != crc32c(memoryview(content)[_BODY:]):
         raise ValueError("a broken snapshot of producers")
     end_offset, is_transactional, count, indexes = _HEAD.unpack_from(content, _BODY)
-    producers = Producers()
+    producers = ProducerStates()
     producers.is_transactional = is_transactional
     opened = dict(_read_producers(producers._by_id, content, _BODY + _HEAD.size, count))
-    producers._open.update(sorted(opened.items(), key=lambda each: each[1]))
+    producers._open.update(sorted(opened.items(), key=lambda item: item[1]))
     rows = _INDEX.iter_unpack(memoryview(content)[len(content) - indexes * _INDEX.size :])
-    return Snapshot(
+    return ProducerSnapshot(
         producers, end_offset, {base: IndexState(size, crc) for base, size, crc in rows}
     )
 
@@ -510,7 +519,7 @@ def _out_of_order(header: Header, expected: int) -> KafkaError:
 
 _MAGIC = b"KPS2"
 DISCARDED: Final = b"-"
-"""In the place of a snapshot that is not true any more."""
+"""Stored instead of a snapshot that does not fit the log any more."""
 _CRC = Struct(">I")
 _BODY: Final = len(_MAGIC) + _CRC.size
 _HEAD = Struct(">q?II")
