@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.index import load_request_schema, load_response_schema
 
 from effort import examples
 from kohort.errors import ErrorCode
@@ -18,6 +17,7 @@ from kohort.protocol.apis import APIS, BY_NAME
 from kohort.protocol.bounds_check import bounds_check, has_arrays
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.lenient_decoding import MAX_ELEMENTS, MAX_PATCHES, normalized
+from kohort.protocol.message_classes import load_request_schema, load_response_schema
 from kohort.protocol.messages import (
     decode_large_request,
     decode_request,
@@ -451,3 +451,11 @@ def test_a_time_that_stands_for_none_is_read() -> None:
     (found,) = reader(load_response_schema(65, 0))(body, 0).transaction_states
     assert found.transaction_start_time.timestamp() == 0
     assert (found.transactional_id, found.producer_id) == ("shop", 7)
+
+
+def test_an_error_code_of_a_later_release_is_an_unknown_server_error() -> None:
+    """GROUP_DELETION_FAILED of Kafka 4.4, which kio does not have; Java reads it so too."""
+    body = encode(response(42, 2, results=[{"group_id": "g", "error_code": 68}]))
+    body = body.replace(b"\0\x44", b"\0\x86")
+    (found,) = reader(load_response_schema(42, 2))(body, 0).results
+    assert (found.group_id, found.error_code) == ("g", ErrorCode.unknown_server_error)

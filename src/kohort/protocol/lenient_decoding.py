@@ -4,7 +4,8 @@ kio's native reader trusts its peer in two ways. It reserves memory for as many 
 the sender *declares*, and a count of 2^35 ends the process, so every count is compared with the
 bytes that are left. It accepts null for an array that cannot be null. And it refuses messages that
 Kafka accepts: unknown tagged fields, which a newer client may send; text that is not UTF-8; a
-retention of more years than Python's timedelta has; a time before 1970, which stands for none.
+retention of more years than Python's timedelta has; a time before 1970, which stands for none; an
+error code of a later release, which is read as UNKNOWN_SERVER_ERROR.
 
 A message that fails the check in `bounds_check` is therefore walked over step by step, along its
 lengths and counts. Invalid messages are refused. Parts that kio refuses are cut out, or replaced by
@@ -18,10 +19,12 @@ from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from kohort.errors import ErrorCode
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import (
     MAX_STRING,
     pack_compact_string,
+    pack_int16,
     pack_int64,
     pack_string,
     pack_varint,
@@ -48,6 +51,9 @@ MAX_PATCHES: Final = 1 << 12
 
 MAX_DURATION_MS: Final = (2**63 - 1) // 1000
 """Longest duration; longer ones are cut to it, because kio counts microseconds in 64 bits."""
+
+_ERROR_CODES: Final = frozenset(map(int, ErrorCode))
+_UNKNOWN_SERVER_ERROR: Final = pack_int16(ErrorCode.unknown_server_error)
 
 _int8 = struct.Struct(">b").unpack_from
 _int16 = struct.Struct(">h").unpack_from
@@ -184,6 +190,8 @@ def _field_step(of: Shape, flexible: bool) -> _Step:
 def _value_step(of: Shape, flexible: bool) -> _Step:
     if of.is_struct:
         return _struct_step(of.inner)
+    if of.kafka_type == "error_code":
+        return _error_code_step
     if of.kafka_type == "timedelta_i64":
         return _duration_step
     if of.kafka_type == "datetime_i64" and not of.nullable:
@@ -236,6 +244,12 @@ def _bytes_step(message: _Message, at: int) -> int:
 def _compact_bytes_step(message: _Message, at: int) -> int:
     length, at = read_varint(message.data, at)
     return at + max(length - 1, 0)
+
+
+def _error_code_step(message: _Message, at: int) -> int:
+    if _int16(message.data, at)[0] not in _ERROR_CODES:
+        message.replace(at, at + 2, _UNKNOWN_SERVER_ERROR)
+    return at + 2
 
 
 def _timestamp_step(message: _Message, at: int) -> int:
