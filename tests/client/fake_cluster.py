@@ -19,12 +19,12 @@ from types import SimpleNamespace
 from typing import Any, Final, Self
 from uuid import UUID, uuid4
 
-from kio.index import load_request_schema
 from kio.serial import entity_reader
 
 from kohort.client.config import ClientConfig
 from kohort.client.net.versions import KEYS, supported_versions
 from kohort.protocol.building import response
+from kohort.protocol.message_classes import load_request_schema
 from kohort.protocol.writing import encode
 
 HANG: Final = object()

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kio.index import load_request_schema
-
 from kohort.protocol.apis import ALL_APIS, ENVELOPE, Api
+from kohort.protocol.message_classes import load_request_schema
 from kohort.protocol.schema import shape
 
 HEAD = '''"""The fields of each request in all versions that are served, for type checkers.

@@ -1,10 +1,10 @@
 """The table of APIs against kio's schemas, and against what Kafka 4.3 advertises."""
 
 import pytest
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
 
 from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+from kohort.protocol.message_classes import load_request_schema, load_response_schema
 
 KAFKA_4_3 = {
     "produce": (0, 13), "fetch": (4, 18), "list_offsets": (1, 11), "metadata": (0, 13),

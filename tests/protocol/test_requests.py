@@ -3,10 +3,9 @@
 from dataclasses import fields
 from pathlib import Path
 
-from kio.index import load_request_schema
-
 from kohort.protocol import requests
 from kohort.protocol.apis import APIS
+from kohort.protocol.message_classes import load_request_schema
 from protocol.request_types import module
 
 

@@ -4,12 +4,12 @@ import tracemalloc
 from uuid import UUID
 
 import pytest
-from kio.index import load_response_schema
 
 from kohort.protocol import lenient_decoding
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.lenient_decoding import BYTES_PER_ELEMENT, MAX_ELEMENTS
+from kohort.protocol.message_classes import load_response_schema
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.protocol.reading import response_reader

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
+from kohort.protocol.message_classes import load_response_schema
 from kohort.protocol.messages import encode
 from kohort.protocol.throttle_time import with_throttle_time
 from protocol.wire_entities import VERSIONS, name_of, responses

@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
-from kio.index import load_request_schema, load_response_schema
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS
+from kohort.protocol.message_classes import load_request_schema, load_response_schema
 from kohort.protocol.schema import Shape, shape
 
 VERSIONS = [

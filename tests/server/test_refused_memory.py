@@ -18,13 +18,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.index import load_request_schema
 
 from cycles import errors_in, frames_in, uncollected
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS
 from kohort.protocol.batches import Codec, Record, build
 from kohort.protocol.framing import CONTENT
+from kohort.protocol.message_classes import load_request_schema
 from kohort.protocol.messages import encode
 from kohort.protocol.schema import Shape, shape
 from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, quota_entity

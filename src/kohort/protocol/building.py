@@ -11,11 +11,15 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import uuid_zero
 
 from kohort.errors import ErrorCode
-from kohort.protocol.schema import Shape, known_versions, shape
+from kohort.protocol.message_classes import (
+    known_versions,
+    load_request_schema,
+    load_response_schema,
+)
+from kohort.protocol.schema import Shape, shape
 
 _Convert: TypeAlias = Callable[[Any], Any]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,7 +11,6 @@ import struct
 from functools import cache
 from typing import Any, Final
 
-from kio.index import load_request_schema
 from kio.static.protocol import Entity
 
 from kohort.protocol.apis import ALL_APIS, API_VERSIONS
@@ -19,6 +18,7 @@ from kohort.protocol.bounds_check import BoundsCheck, bounds_check
 from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.lenient_decoding import MAX_PATCHES
+from kohort.protocol.message_classes import load_request_schema
 from kohort.protocol.packing import skip_tagged_fields
 from kohort.protocol.reading import Read, large_reader, reader
 from kohort.protocol.writing import encode, encode_in_pieces

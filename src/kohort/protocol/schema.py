@@ -1,13 +1,8 @@
 """The fields of kio's message classes, for code that is derived from them."""
 
-import pkgutil
 from dataclasses import Field
-from functools import cache
-from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
-
-from kio.schema.index import api_key_map
 
 
 class Shape(NamedTuple):
@@ -21,14 +16,6 @@ class Shape(NamedTuple):
     is_struct: bool
     kafka_type: str
     """"" for structs."""
-
-
-@cache
-def known_versions(api_key: int) -> tuple[int, int]:
-    """Lowest and highest version of an API in kio's schema, served here or not. Raises KeyError."""
-    modules = pkgutil.iter_modules(import_module(f"kio.schema.{api_key_map[api_key]}").__path__)
-    numbers = [int(module.name[1:]) for module in modules if module.name[1:].isdecimal()]
-    return min(numbers), max(numbers)
 
 
 def shape(field: "Field[Any]") -> Shape:

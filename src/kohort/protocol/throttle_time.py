@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from kio.index import load_response_schema
-
 from kohort.protocol.apis import ALL_APIS, API_VERSIONS, BY_NAME
+from kohort.protocol.message_classes import load_response_schema
 from kohort.protocol.packing import pack_int32
 
 _PRODUCE: Final = BY_NAME["produce"].key

@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.error_codes import errors_in
+from kohort.protocol.message_classes import load_response_schema
 from live.server.server import Server, frame, serving
 from live.server.test_memory import Client
 from server.handlers import test_acls, test_client_quotas, test_user_scram_credentials

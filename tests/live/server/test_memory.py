@@ -6,12 +6,12 @@ import struct
 import time
 from pathlib import Path
 
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build
 from kohort.protocol.error_codes import errors_in
+from kohort.protocol.message_classes import load_response_schema
 from live.server.server import SOON, Server, frame, serving
 from waiting import wait_until
 

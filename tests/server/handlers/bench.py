@@ -12,7 +12,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from kohort.log.memory import MemoryDirectory
@@ -20,6 +19,7 @@ from kohort.protocol.apis import BY_NAME
 from kohort.protocol.batches import Record, build
 from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
+from kohort.protocol.message_classes import load_response_schema
 from kohort.protocol.messages import decode_request, encode
 from kohort.quotas import ClientQuotas
 from kohort.runtime.transactions import TransactionVerifier

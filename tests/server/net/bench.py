@@ -15,12 +15,12 @@ from types import SimpleNamespace
 from typing import Any, Self
 from uuid import UUID
 
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.requests import Heartbeat
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
+from kohort.protocol.message_classes import load_response_schema
 from kohort.protocol.messages import encode, request
 from kohort.quotas import ClientQuotas, QuotaTable
 from kohort.runtime.clock import SystemClock

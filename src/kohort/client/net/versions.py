@@ -1,6 +1,6 @@
 """Common API versions of client and broker, and the encoding of requests and responses.
 
-kio has the schema of every version of Apache Kafka 4.3; the broker sends its versions in
+`protocol.message_classes` has every version of Apache Kafka 4.4; the broker sends its versions in
 ApiVersions. The highest common version is used (KIP-35), within the limits of the caller.
 """
 
@@ -11,19 +11,21 @@ from functools import cache
 from struct import Struct
 from typing import Any, Final
 
-from kio.index import load_request_schema, load_response_schema
-from kio.schema.index import api_key_map
-
 from kohort.client.errors import UnsupportedVersionError
 from kohort.errors import KohortError
 from kohort.protocol.building import request
 from kohort.protocol.framing import MalformedError
+from kohort.protocol.message_classes import (
+    API_NAMES,
+    known_versions,
+    load_request_schema,
+    load_response_schema,
+)
 from kohort.protocol.packing import skip_tagged_fields
 from kohort.protocol.reading import Read, response_reader
-from kohort.protocol.schema import known_versions
 from kohort.protocol.writing import encode
 
-KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.items()}
+KEYS: Final[Mapping[str, int]] = {name: key for key, name in API_NAMES.items()}
 """API keys by Kafka's name in snake case."""
 
 API_VERSIONS: Final = KEYS["api_versions"]

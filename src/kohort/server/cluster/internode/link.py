@@ -7,9 +7,8 @@ from functools import cache
 from itertools import count
 from typing import Any, Final
 
-from kio.index import load_response_schema
-
 from kohort.protocol.framing import MalformedError
+from kohort.protocol.message_classes import load_response_schema
 from kohort.protocol.messages import encode, request, request_head, response_body_at
 from kohort.protocol.reading import Read, reader
 
