@@ -57,8 +57,9 @@ help:
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
 	@echo "make bench        measure against peers"
 	@echo "make chaos        kill a server 200 times under real clients and 100 times under transactions,"
-	@echo "                  nodes of a cluster as often, with all else that fails, Spark queries of a"
-	@echo "                  group 50 times, exactly-once ones 100 times; check what they were promised"
+	@echo "                  workers as often, nodes of a cluster as often with all else that fails,"
+	@echo "                  Spark queries of a group 50 times, exactly-once ones 100 times; check what"
+	@echo "                  they were promised"
 	@echo "                  KAFKA=yes: exactly-once ones on an Apache Kafka, too"
 	@echo "make fuzz         feed broken bytes to the wire, the decoders, the logs: a million inputs"
 	@echo "make clean        remove what was made, but not ./data"
@@ -115,6 +116,8 @@ bench: $(INSTALLED)
 chaos: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m live.chaos
 	PYTHONPATH=tests $(BIN)/python -m live.chaos.bank
+	PYTHONPATH=tests $(BIN)/python -m live.chaos --workers 2
+	PYTHONPATH=tests $(BIN)/python -m live.chaos.bank --peer workers
 	PYTHONPATH=tests $(BIN)/python -m live.cluster
 	PYTHONPATH=tests $(BIN)/python -m live.cluster.bank
 	$(BIN)/pytest -m "clients and long" tests/spark/test_member_chaos.py

@@ -25,6 +25,7 @@ from kohort.server.config import Config
 from kohort.server.supervisor import END_UNSTARTED, Supervisor, worker_process
 from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition as ClientPartition
+from processes import children, is_alive
 from waiting import wait_until
 
 PARTITIONS = 6
@@ -34,11 +35,7 @@ MANY_PARTITIONS = f"--set=num.partitions={PARTITIONS}"
 
 def workers_of(server: ServerProcess) -> list[int]:
     """The ids of the processes of the workers, in the order of their nodes."""
-    return children_of(server.process.pid)
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children(server.process.pid)
 
 
 def addresses_of(server: ServerProcess) -> list[str]:
@@ -54,13 +51,6 @@ def get(server: ServerProcess, path: str) -> tuple[int, str]:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 def produce(address: str, first: int = 0) -> None:
@@ -216,7 +206,7 @@ async def test_a_worker_that_hangs_is_replaced(
         await supervisor.start()
         addresses = [report.advertised for report in supervisor.reports]
         await asyncio.to_thread(produce, addresses[0])
-        _, hung = children_of(os.getpid())[-2:]
+        _, hung = children(os.getpid())[-2:]
         os.kill(hung, signal.SIGSTOP)
         await asyncio.to_thread(produce, addresses[0], RECORDS)  # waits for the leader of some
         assert not is_alive(hung)

@@ -51,11 +51,14 @@ class Target(Protocol):
 class KohortServe:
     """`kohort serve --dev` as a process on a free port, which a restart keeps."""
 
+    neighbours = 0
+    """Ports above its own that it takes too."""
+
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._directory = directory
         self._settings = settings
         # Below the ports of outgoing connections: none takes it while the server is away.
-        self._server = self._start(f"127.0.0.1:{free_port()}")
+        self._server = self._start(f"127.0.0.1:{free_port(self.neighbours)}")
         self.address = self._server.address
 
     def _start(self, listen: str) -> ServerProcess:
@@ -71,7 +74,7 @@ class KohortServe:
             raise
         return server
 
-    def _place(self) -> tuple[str, str]:
+    def _place(self) -> tuple[str, ...]:
         """The options that say where its data is."""
         return "--data", str(self._directory / "data")
 

@@ -10,13 +10,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from processes import PARENT, fields, is_alive
 from spark.streams import wait_for
 
 SOURCE = b"python_streaming_source_runner"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 PROGRAM = Path(__file__).with_name("driver.py")
-STATE, PARENT = 0, 1
-"""Fields of /proc/PID/stat behind the name."""
 
 
 def source_processes(jvm: int) -> set[int]:
@@ -25,16 +24,11 @@ def source_processes(jvm: int) -> set[int]:
     for each in Path("/proc").glob("[0-9]*"):
         try:
             is_source = SOURCE in (each / "cmdline").read_bytes()
-            if is_source and int(_fields(each)[PARENT]) == jvm:
+            if is_source and int(fields(int(each.name))[PARENT]) == jvm:
                 found.add(int(each.name))
         except OSError:
             continue  # it has just ended
     return found
-
-
-def children(process: int) -> list[int]:
-    """The processes that its main thread has started and that have not ended."""
-    return [*map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
 
 
 def descendants(process: int) -> list[int]:
@@ -42,7 +36,7 @@ def descendants(process: int) -> list[int]:
     parents = {}
     for each in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended
-            parents[int(each.name)] = int(_fields(each)[PARENT])
+            parents[int(each.name)] = int(fields(int(each.name))[PARENT])
     found = [process]
     for each in found:
         found += [child for child, parent in parents.items() if parent == each]
@@ -52,21 +46,9 @@ def descendants(process: int) -> list[int]:
 def executor(process: int) -> int:
     """The JVM of the executor in which a task's process is."""
     while EXECUTOR not in Path(f"/proc/{process}/cmdline").read_bytes():
-        process = int(_fields(Path(f"/proc/{process}"))[PARENT])
+        process = int(fields(process)[PARENT])
         assert process > 1, "no executor"
     return process
-
-
-def is_alive(process: int) -> bool:
-    """False for one that is gone, and for one that has ended and whose parent has not asked yet."""
-    try:
-        return _fields(Path(f"/proc/{process}"))[STATE] != "Z"
-    except OSError:
-        return False
-
-
-def _fields(process: Path) -> list[str]:
-    return (process / "stat").read_text().rpartition(")")[2].split()
 
 
 class Driver:

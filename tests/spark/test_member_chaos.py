@@ -16,7 +16,8 @@ from itertools import count
 
 import pytest
 
-from spark.processes import children, source_processes
+from processes import children
+from spark.processes import source_processes
 from spark.streams import Stream, wait_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(2_400)]

@@ -1,11 +1,12 @@
 """Kill the server at random moments under real clients, and check what they were promised.
 
     PYTHONPATH=tests python -m live.chaos [--kills 200] [--seed N] [--durability os|fsync]
-                                          [--postgres]
+                                          [--postgres | --workers N]
 
 `make chaos` runs it with 200 kills, in about fifteen minutes. Producers (idempotent and plain) and
 group members of confluent-kafka, aiokafka and Kohort's own client work while `kohort serve` is
-ended by SIGKILL again and again, also while it starts. One group has members of the consumer
+ended by SIGKILL again and again, also while it starts; of a server with workers, one of them, the
+parent, or all. One group has members of the consumer
 protocol (KIP-848), and one changes its protocol with its members; both read a topic that grows.
 Afterwards:
 
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--durability", choices=("os", "fsync"), default="os")
     parser.add_argument("--postgres", action="store_true", help="keep the logs in PostgreSQL")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="kohort-chaos-"))
     print(f"seed {options.seed}, data in {directory}", flush=True)
@@ -49,6 +51,7 @@ def main() -> int:
             seed=options.seed,
             durability=options.durability,
             storage=cluster.url if cluster else "",
+            workers=options.workers,
             report=lambda line: print(line, flush=True),
         ).run()
     print(outcome)

@@ -1,6 +1,6 @@
 """Kill a server, and kill or suspend tellers, at random moments; no money is made or lost.
 
-    PYTHONPATH=tests python -m live.chaos.bank [--kills 100] [--seed N] [--peer kafka]
+    PYTHONPATH=tests python -m live.chaos.bank [--kills 100] [--seed N] [--peer kafka | workers]
 
 Tellers of Kohort's client, of Apache Kafka's and of librdkafka (`teller.py`) move amounts between
 the partitions of a topic, in transactions that also commit their offsets. Others are members of one
@@ -38,6 +38,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from interop.processes import Process
 from interop.programs import java
 from interop.targets import ApacheKafka, KohortServe, Target
+from live.chaos.workers import KohortWorkers
 from peers.kafka import free_port
 from waiting import wait_until
 
@@ -500,21 +501,26 @@ def _committed(address: str) -> dict[str, int]:
     return found
 
 
+def _target(peer: str, directory: Path, seed: int) -> Target:
+    match peer:
+        case "kafka":
+            return ApacheKafka(free_port(), SETTINGS)
+        case "workers":
+            return KohortWorkers(directory, SETTINGS, random.Random(seed))
+    return KohortServe(directory, SETTINGS)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m live.chaos.bank", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--peer", choices=("kohort", "kafka"), default="kohort")
+    parser.add_argument("--peer", choices=("kohort", "workers", "kafka"), default="kohort")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="kohort-bank-"))
     print(f"seed {options.seed}, data in {directory}", flush=True)
-    target: Target = (
-        ApacheKafka(free_port(), SETTINGS)
-        if options.peer == "kafka"
-        else KohortServe(directory, SETTINGS)
-    )
+    target = _target(options.peer, directory, options.seed)
     try:
         outcome = Bank(
             target,

@@ -1,14 +1,15 @@
 """A chaos run of one server that is killed and started again."""
 
 import asyncio
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from kohort.testing.server_process import ServerProcess
 from live.chaos.run import RECOVERY_SECONDS, Run
 from live.chaos.settings import SERVER_SETTINGS, SESSION_MS
+from live.chaos.workers import addresses, all_listen, kill_any
 from peers.kafka import free_port
+from waiting import until
 
 STARTING_SHARE = 0.15
 """Kills that come before the server listens."""
@@ -37,13 +38,17 @@ class Chaos(Run):
         seed: int,
         durability: str = "os",
         storage: str = "",
+        workers: int = 1,
         recovery_seconds: float = RECOVERY_SECONDS,
         while_down: Callable[["Chaos"], None] = lambda _: None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`storage`: the URL of the database with the logs; "" if they are in files."""
+        """`storage`: the URL of the database with the logs; "" if they are in files.
+        `workers`: processes of the server; if several, each kill is of one of them or of all.
+        """
+        self._first = f"127.0.0.1:{free_port(workers - 1)}"
         super().__init__(
-            f"127.0.0.1:{free_port()}",
+            addresses(self._first, workers),
             directory / "clients.log",
             kills=kills,
             seed=seed,
@@ -54,10 +59,12 @@ class Chaos(Run):
         self._log = directory / "server.log"
         self._place = f"--storage={storage}" if storage else f"--data={self.data}"
         self._durability, self._while_down = durability, while_down
+        self._workers = workers
 
     def _started(self) -> ServerProcess:
         return ServerProcess(
-            f"--listen={self.address}",
+            f"--listen={self._first}",
+            f"--workers={self._workers}",
             self._place,
             f"--durability={self._durability}",
             log=self._log,
@@ -70,6 +77,7 @@ class Chaos(Run):
 
     async def heal(self) -> None:
         await asyncio.to_thread(self._server.line, "listening")
+        await until(lambda: all_listen(self.address), self._server.log_tail)
 
     async def disturb(self) -> None:
         """Kill the server at a random moment, and start the next one."""
@@ -86,11 +94,19 @@ class Chaos(Run):
         ended = self._server.process.poll()
         if ended is not None:
             self.ledger.violation(f"the server ended by itself: {ended}\n{self._server.log_tail()}")
-        self._server.stop(signal.SIGKILL)
+        has_ended = await asyncio.to_thread(self._kill)
         self.count_kill()
         self._while_down(self)
         await asyncio.sleep(self.random.uniform(*DOWN_SECONDS))
-        self._server = self._started()
+        if has_ended:
+            self._server = self._started()
+
+    def _kill(self) -> bool:
+        """Returns whether the server has ended, and not one of its workers."""
+        if self._workers > 1:
+            return kill_any(self._server, self.random)
+        self._server.kill()
+        return True
 
     def stop(self) -> None:
         self._server.stop()

@@ -24,6 +24,15 @@ def test_kills_lose_nothing(tmp_path, kills):
     assert outcome.kills == kills
 
 
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=LONG)])
+def test_kills_of_workers_lose_nothing(tmp_path, kills):
+    seed = random.randrange(1 << 32)
+    outcome = Chaos(tmp_path, kills=kills, seed=seed, workers=2).run()
+    print(outcome)
+    assert not outcome.violations, (outcome, outcome.violations)
+    assert outcome.kills == kills
+
+
 # Few: `tests/live/cluster` kills servers on PostgreSQL, too.
 @pytest.mark.parametrize("kills", [4, pytest.param(10, marks=LONG)])
 def test_kills_lose_nothing_in_postgres(tmp_path, database, kills):
