@@ -32,8 +32,8 @@ with _engine.instrumented():
     from kohort.security.scram import ScramCredential, ScramMechanism
     from kohort.server.metadata import (
         ClusterIdRecord,
-        ProducerIdsReserved,
-        TopicDeleted,
+        ProducerIdsRecord,
+        RemoveTopicRecord,
         TopicRecord,
         UndecodableError,
         UserScramCredentialRecord,
@@ -112,7 +112,7 @@ def seeds() -> list[bytes]:
     user = UserScramCredentialRecord("u", ScramMechanism.SHA_256, credential)
     metadata = [
         metadata_codec.encode(each)
-        for each in (topic, TopicDeleted(ID), ProducerIdsReserved(5), ClusterIdRecord("c"), user)
+        for each in (topic, RemoveTopicRecord(ID), ProducerIdsRecord(5), ClusterIdRecord("c"), user)
     ]
     commits = [
         encode(OffsetCommitRecord(OffsetCommitKey("g", "t", number), usual)) for number in range(4)

@@ -55,7 +55,7 @@ class Node:
         """Return when an operator has planned something."""
         cluster = self.metadata.state.cluster
         while not (cluster.nodes[1].is_draining or cluster.moves):
-            await self.metadata.read_on()
+            await self.metadata.read_to_end()
             await asyncio.sleep(0)
 
 
@@ -153,7 +153,7 @@ async def test_operators_do_not_drain_all_nodes_together(node: Node) -> None:
     drained = replace(registered(2, 1), is_draining=True)
     with pytest.raises(KohortError, match="no other node takes what node 1 leads"):
         await ClusterAdmin(Overtaken(node, drained)).drain(1)
-    await node.metadata.read_on()
+    await node.metadata.read_to_end()
     assert not node.metadata.state.cluster.nodes[1].is_draining
 
 
@@ -161,7 +161,7 @@ async def test_no_partition_moves_to_a_node_that_another_operator_drains(node: N
     drained = replace(registered(2, 1), is_draining=True)
     with pytest.raises(KohortError, match="node 2 is drained"):
         await ClusterAdmin(Overtaken(node, drained)).move("orders", 0, 2)
-    await node.metadata.read_on()
+    await node.metadata.read_to_end()
     assert not node.metadata.state.cluster.moves
 
 
@@ -178,7 +178,7 @@ async def test_nodes_that_are_gone_take_nothing(node: Node) -> None:
         await admin.drain(1)
     with pytest.raises(KohortError, match="node 2 is gone: start it, or name another one"):
         await admin.move("orders", 0, 2)
-    await node.metadata.read_on()
+    await node.metadata.read_to_end()
     assert not node.metadata.state.cluster.nodes[1].is_draining
     assert not node.metadata.state.cluster.moves
 
@@ -186,7 +186,7 @@ async def test_nodes_that_are_gone_take_nothing(node: Node) -> None:
 async def test_a_partition_stays_where_it_is_if_it_is_moved_there(node: Node) -> None:
     await node.log(ReassignmentPlanned(PLACE, 2))
     await ClusterAdmin(MemoryStorage(node.shared, 3)).move("orders", 0, 1)
-    await node.metadata.read_on()
+    await node.metadata.read_to_end()
     assert not node.metadata.state.cluster.moves
 
 

@@ -12,7 +12,7 @@ from kohort.client import Producer
 from kohort.errors import KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config
-from kohort.server.metadata import known_partitions
+from kohort.server.metadata import read_logged_partitions
 from kohort.storage.postgres.check import check
 from kohort.storage.postgres.logs.copy import PostgresTarget
 from kohort.storage.postgres.pooler import has_own_session
@@ -89,7 +89,7 @@ async def test_shared_sessions_are_seen_where_a_pooler_knows_prepared_statements
 async def _checked(url: str) -> str:
     """What `kohort storage check` says of sessions, or why it ends."""
     try:
-        findings = [each async for each in check(url, known_partitions)]
+        findings = [each async for each in check(url, read_logged_partitions)]
     except OSError as error:
         return str(error)
     return next(each.text for each in findings if each.what == "sessions")

@@ -26,15 +26,15 @@ from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
 from kohort.server.controller import Growth, NewTopic
 from kohort.server.metadata import (
-    AclRecord,
-    AclRemoved,
-    ConfigsRecord,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
     MetadataImage,
     MetadataRecord,
-    ProducerIdsReserved,
-    QuotasRecord,
+    ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
     ScramSecretRecord,
-    TopicDeleted,
     TopicRecord,
     decode_batches,
 )
@@ -246,21 +246,21 @@ class Model:
         match record:
             case TopicRecord():
                 self._topic(record)
-            case TopicDeleted(id=topic_id):
+            case RemoveTopicRecord(id=topic_id):
                 name = self.state.topics[topic_id].name
                 self.logged["deleted", name] += 1
                 self.deleted.add(topic_id)
                 del self.of_name[name.replace(".", "_")]
-            case QuotasRecord(entity=entity, quotas=quotas):
+            case ClientQuotaRecord(entity=entity, quotas=quotas):
                 self._one_more("quota", entity, quotas)
-            case ConfigsRecord(kind=kind, name=name, configs=configs):
+            case ConfigRecord(kind=kind, name=name, configs=configs):
                 self._one_more("config", (kind, name), configs)
-            case AclRecord(id=acl_id, binding=binding):
+            case AccessControlEntryRecord(id=acl_id, binding=binding):
                 assert binding not in self.bindings.values(), "an entry that is there already"
                 self.bindings[acl_id] = binding
-            case AclRemoved(id=acl_id):
+            case RemoveAccessControlEntryRecord(id=acl_id):
                 del self.bindings[acl_id]
-            case ProducerIdsReserved(end=end):
+            case ProducerIdsRecord(end=end):
                 assert end > self.state.producer_ids_end
             case ScramSecretRecord():
                 assert not self.state.scram_users.secret, "another secret of users"

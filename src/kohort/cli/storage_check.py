@@ -17,7 +17,7 @@ from kohort.cli.output import print_line
 from kohort.cli.storage_places import in_postgres, refused
 from kohort.log import directory_check
 from kohort.log.findings import Finding, Level
-from kohort.server.metadata import known_partitions
+from kohort.server.metadata import read_logged_partitions
 
 _CODES = {Level.PROBLEM: FAILED, Level.WARNING: FOUND, Level.OK: 0}
 
@@ -43,12 +43,12 @@ def _check(place: str, show: Callable[[Finding], None]) -> None:
     if in_postgres(place):
         asyncio.run(_check_database(place, show))
     else:
-        for each in directory_check.check(Path(place), known_partitions):
+        for each in directory_check.check(Path(place), read_logged_partitions):
             show(each)
 
 
 async def _check_database(url: str, show: Callable[[Finding], None]) -> None:
     from kohort.storage.postgres.check import check
 
-    async for each in check(url, known_partitions):
+    async for each in check(url, read_logged_partitions):
         show(each)

@@ -91,7 +91,7 @@ class ClusterAdmin:
             raise KohortError(f"{topic}-{partition}: the move to node {to} was called off")
 
     async def _read_cluster(self) -> Observed:
-        await self._metadata.read_on()
+        await self._metadata.read_to_end()
         nodes = self._metadata.state.cluster.nodes
         if not nodes:
             raise KohortError(
@@ -130,7 +130,7 @@ class ClusterAdmin:
         """Wait, then read new records. Tolerates a short outage of the database."""
         await asyncio.sleep(_POLL_INTERVAL_S)
         with suppress(OSError, UnknownOutcomeError):
-            await self._metadata.read_on()
+            await self._metadata.read_to_end()
 
     def _node(self, number: int) -> NodeRegistered:
         node = self._metadata.state.cluster.nodes.get(number)

@@ -134,7 +134,7 @@ class Nodes:
     async def leader(self, topic: str, partition: int) -> Leader:
         """The leader of a partition by all that is logged; its node may be gone."""
         metadata = SharedMetadataLog(MemoryStorage(self.shared, 0), self.timestamp)
-        await metadata.read_on()
+        await metadata.read_to_end()
         found = [each.id for each in metadata.state.topics.values() if each.name == topic]
         assert found, f"there is no topic {topic}"
         return metadata.state.cluster.leader(TopicIdPartition(found[0], partition))

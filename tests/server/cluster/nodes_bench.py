@@ -94,7 +94,7 @@ class SharedCluster:
         async with asyncio.timeout(60):
             while metadata.state.cluster.leader(place).node != to:
                 await self.storages[to].wait_beyond(metadata.end_offset)
-                await metadata.read_on()
+                await metadata.read_to_end()
 
     async def leaders(self, topic: str) -> list[Leader]:
         """The leaders of a topic's partitions, once all nodes agree on them and lead them."""

@@ -369,7 +369,7 @@ async def test_a_drained_node_gets_nothing_in_its_next_session() -> None:
         async with asyncio.timeout(60):
             while 1 not in known or known[1].session == session:
                 await cluster.storages[2].wait_beyond(metadata.end_offset)
-                await metadata.read_on()
+                await metadata.read_to_end()
         assert known[1].is_draining
 
 
@@ -528,7 +528,7 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
         async with asyncio.timeout(60):
             while 2 not in metadata.state.cluster.nodes:
                 await cluster.storages[2].wait_beyond(metadata.end_offset)
-                await metadata.read_on()
+                await metadata.read_to_end()
         storage.gate.release()
         await until(lambda: storage.observations >= seen + 2)
         storage.gate = None

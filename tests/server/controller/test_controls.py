@@ -12,11 +12,11 @@ from kohort.server.controller.client_quota_control import ClientQuotaControl
 from kohort.server.controller.configuration_control import ConfigurationControl
 from kohort.server.controller.scram_control import ScramControl
 from kohort.server.metadata import (
-    AclRecord,
-    AclRemoved,
-    ConfigsRecord,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
     MetadataImage,
-    QuotasRecord,
+    RemoveAccessControlEntryRecord,
     ScramSecretRecord,
     UserScramCredentialRecord,
 )
@@ -38,27 +38,27 @@ def test_an_acl_is_created_once() -> None:
     image = MetadataImage()
     control = AclControl(image, lambda: ID)
     (record,) = control.create_acls([READS, READS])
-    assert record == AclRecord(ID, READS)
+    assert record == AccessControlEntryRecord(ID, READS)
     image.replay(record)
     assert not control.create_acls([READS])
 
 
 def test_acls_that_exist_are_deleted() -> None:
     image = MetadataImage()
-    image.replay(AclRecord(ID, READS))
+    image.replay(AccessControlEntryRecord(ID, READS))
     control = AclControl(image, lambda: ID)
-    assert control.delete_acls([ID, UUID(int=2), ID]) == [AclRemoved(ID)]
+    assert control.delete_acls([ID, UUID(int=2), ID]) == [RemoveAccessControlEntryRecord(ID)]
 
 
 def test_quotas_that_stay_have_no_record() -> None:
     image = MetadataImage()
     control = ClientQuotaControl(image)
     alice, bob = (quota_entity([("user", name)]) for name in ("alice", "bob"))
-    image.replay(QuotasRecord(alice, {"producer_byte_rate": 1.0}))
+    image.replay(ClientQuotaRecord(alice, {"producer_byte_rate": 1.0}))
     altered = control.alter_quotas(
         {alice: {"producer_byte_rate": 1.0}, bob: {"producer_byte_rate": 2.0}}
     )
-    assert altered == [QuotasRecord(bob, {"producer_byte_rate": 2.0})]
+    assert altered == [ClientQuotaRecord(bob, {"producer_byte_rate": 2.0})]
     assert not control.alter_quotas({bob: {}})
 
 
@@ -66,7 +66,7 @@ def test_configs_that_stay_have_no_record() -> None:
     image = MetadataImage()
     control = ConfigurationControl(image)
     (record,) = control.set_configs(ResourceType.GROUP, "g", {"a": "1"})
-    assert record == ConfigsRecord(ResourceType.GROUP, "g", {"a": "1"})
+    assert record == ConfigRecord(ResourceType.GROUP, "g", {"a": "1"})
     image.replay(record)
     assert not control.set_configs(ResourceType.GROUP, "g", {"a": "1"})
     assert control.configs_of(ResourceType.GROUP, "g") == {"a": "1"}

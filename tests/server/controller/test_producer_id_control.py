@@ -4,19 +4,19 @@ import pytest
 
 from kohort.errors import KafkaError
 from kohort.server.controller.producer_id_control import BLOCK, MAX_ID, ProducerIdControl
-from kohort.server.metadata import MetadataImage, ProducerIdsReserved
+from kohort.server.metadata import MetadataImage, ProducerIdsRecord
 
 
 def image(end: int = 0) -> MetadataImage:
     made = MetadataImage()
-    made.replay(ProducerIdsReserved(end))
+    made.replay(ProducerIdsRecord(end))
     return made
 
 
 def test_blocks_follow_one_another() -> None:
     control = ProducerIdControl(image())
-    assert control.next_block() == (range(BLOCK), ProducerIdsReserved(BLOCK))
-    assert control.next_block() == (range(BLOCK, 2 * BLOCK), ProducerIdsReserved(2 * BLOCK))
+    assert control.next_block() == (range(BLOCK), ProducerIdsRecord(BLOCK))
+    assert control.next_block() == (range(BLOCK, 2 * BLOCK), ProducerIdsRecord(2 * BLOCK))
 
 
 def test_the_first_block_is_behind_all_that_were_logged() -> None:
@@ -40,6 +40,6 @@ def test_a_block_that_was_not_logged_is_not_given_again() -> None:
 
 def test_the_last_producer_id() -> None:
     control = ProducerIdControl(image(MAX_ID - 1))
-    assert control.next_block() == (range(MAX_ID - 1, MAX_ID), ProducerIdsReserved(MAX_ID))
+    assert control.next_block() == (range(MAX_ID - 1, MAX_ID), ProducerIdsRecord(MAX_ID))
     with pytest.raises(KafkaError):
         control.next_block()

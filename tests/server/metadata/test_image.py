@@ -21,16 +21,16 @@ from kohort.security.acls import ResourceType as AclResourceType
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config.resources import ResourceType
 from kohort.server.metadata import (
-    AclRecord,
-    AclRemoved,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ClusterIdRecord,
-    ConfigsRecord,
+    ConfigRecord,
     MetadataImage,
     MetadataRecord,
-    ProducerIdsReserved,
-    QuotasRecord,
+    ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
     ScramSecretRecord,
-    TopicDeleted,
     TopicRecord,
     UserScramCredentialRecord,
     decode_batches,
@@ -78,15 +78,15 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(ReassignmentPlanned, PLACES, st.none()),
     st.builds(ReassignmentPlanned, PLACES, st.integers(0, 2), st.booleans()),
     st.builds(ClusterIdRecord, st.text()),
-    st.builds(ProducerIdsReserved, st.integers(1, 2**63 - 1)),
+    st.builds(ProducerIdsRecord, st.integers(1, 2**63 - 1)),
     st.builds(
-        ConfigsRecord,
+        ConfigRecord,
         st.sampled_from(ResourceType),
         st.text(max_size=2),
         st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
     ),
     st.builds(
-        QuotasRecord,
+        ClientQuotaRecord,
         st.dictionaries(
             st.sampled_from(["user", "client-id", "ip"]), st.none() | st.text(max_size=2)
         ).map(lambda names: quota_entity(names.items())),
@@ -106,10 +106,10 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
         ),
     ),
     st.builds(ScramSecretRecord, st.binary(min_size=1, max_size=3)),
-    st.builds(AclRemoved, st.integers(0, 3).map(lambda n: UUID(int=n))),
+    st.builds(RemoveAccessControlEntryRecord, st.integers(0, 3).map(lambda n: UUID(int=n))),
     # An entry never changes: each has another id.
-    st.integers(0, 3).map(lambda n: AclRecord(UUID(int=n), ENTRIES[n])),
-    st.builds(TopicDeleted, st.integers(0, 3).map(lambda n: UUID(int=n))),
+    st.integers(0, 3).map(lambda n: AccessControlEntryRecord(UUID(int=n), ENTRIES[n])),
+    st.builds(RemoveTopicRecord, st.integers(0, 3).map(lambda n: UUID(int=n))),
     st.builds(
         TopicRecord,
         id=st.integers(0, 3).map(lambda n: UUID(int=n)),

@@ -11,10 +11,10 @@ from kohort.cluster import FencedError, Leader, LeaderChanged, Logged, UnknownOu
 from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.server.config.resources import ResourceType
 from kohort.server.metadata import (
-    ConfigsRecord,
+    ConfigRecord,
     MetadataRecord,
+    RemoveTopicRecord,
     SupersededError,
-    TopicDeleted,
     TopicRecord,
 )
 from kohort.server.metadata_log.shared import COMPACTED_AFTER, OutcomeLostError, SharedMetadataLog
@@ -52,7 +52,7 @@ class Nodes:
         for storage in self.storages:
             storage.is_lost = []
         for metadata in self.metadata:
-            metadata.on_taken_back = lambda ids: self.taken_back.append(list(ids))
+            metadata.on_rollback = lambda ids: self.taken_back.append(list(ids))
 
     async def settled(self) -> list[object]:
         """What all nodes know, which is the same."""
@@ -60,7 +60,7 @@ class Nodes:
             if storage.session < 0:
                 await storage.claim()
         for metadata in self.metadata:
-            await metadata.read_on()
+            await metadata.read_to_end()
         known = [content(each.state) for each in self.metadata]
         assert known[0] == known[1]
         assert len({each.end_offset for each in self.metadata}) == 1
@@ -93,7 +93,7 @@ async def test_changes_of_different_things_stay(nodes: Nodes) -> None:
     [
         lambda number: topic(number, "a"),
         lambda number: topic(7, f"name{number}"),
-        lambda number: ConfigsRecord(ResourceType.BROKER, "", {"a": str(number)}),
+        lambda number: ConfigRecord(ResourceType.BROKER, "", {"a": str(number)}),
     ],
 )
 async def test_one_of_two_concurrent_changes_of_the_same_entity_is_rolled_back(
@@ -180,15 +180,15 @@ async def test_a_node_behind_a_snapshot_misses_no_change(nodes: Nodes) -> None:
             two.replay(offset, record)
 
     two.follow = follow
-    one.commit(TopicDeleted(UUID(int=1)))
+    one.commit(RemoveTopicRecord(UUID(int=1)))
     one.commit(topic(3, "c"))
     one.commit(topic(3, "d"))
     await one.durable()
-    await one.compact(after=0)
+    await one.compact(min_records=0)
     one.commit(topic(4, "e"))
     await one.durable()
     assert await nodes.settled() == ["b", "d", "e"]
-    assert followed == [TopicDeleted(UUID(int=1)), topic(3, "d"), topic(4, "e")]
+    assert followed == [RemoveTopicRecord(UUID(int=1)), topic(3, "d"), topic(4, "e")]
     assert len(nodes.shared.metadata) == 2
     two.commit(topic(5, "f"))
     await two.durable()
@@ -199,15 +199,15 @@ async def test_a_snapshot_is_read_by_a_new_node(nodes: Nodes) -> None:
     one, _ = nodes.metadata
     for number in range(2_000):
         one.commit(topic(number, f"t{number}"))
-        one.commit(TopicDeleted(UUID(int=number - number % 10)))
+        one.commit(RemoveTopicRecord(UUID(int=number - number % 10)))
     await one.durable()
     await one.compact()
     assert one.end_offset < COMPACTED_AFTER
     assert len(nodes.shared.metadata) == 4_000
-    await one.compact(after=100)
+    await one.compact(min_records=100)
     assert len(nodes.shared.metadata) < 20
     assert len(await nodes.settled()) == 1_800
-    await one.compact(after=100)  # there is nothing to be done
+    await one.compact(min_records=100)  # there is nothing to be done
     assert one.end_offset == nodes.shared.compacted == 4_000
 
 
@@ -224,9 +224,9 @@ async def test_a_snapshot_is_of_whole_batches(nodes: Nodes) -> None:
     two.follow = follow
     one.commit(topic(1, "a"), topic(2, "b"))
     await one.durable()
-    reading = asyncio.create_task(two.read_on())
+    reading = asyncio.create_task(two.read_to_end())
     await half_way.wait()
-    compacting = asyncio.create_task(two.compact(after=0))
+    compacting = asyncio.create_task(two.compact(min_records=0))
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(reading, compacting)
@@ -238,7 +238,7 @@ async def test_changes_of_who_lags_behind_a_snapshot_are_taken_back(nodes: Nodes
     one, two = nodes.metadata
     one.commit(topic(1, "a"))
     await one.durable()
-    await one.compact(after=0)
+    await one.compact(min_records=0)
     two.commit(topic(2, "b"))
     with pytest.raises(SupersededError):
         await two.durable()
@@ -261,7 +261,7 @@ async def test_a_decision_of_unknown_outcome_may_be_compacted(nodes: Nodes) -> N
     one, two = nodes.metadata
     await two.change(lambda: [topic(2, "b")], lambda: None)
     nodes.storages[0].on_lost = lambda: compacted(two)
-    for records in ([topic(1, "a")], [topic(1, "a", 3)], [TopicDeleted(UUID(int=1))]):
+    for records in ([topic(1, "a")], [topic(1, "a", 3)], [RemoveTopicRecord(UUID(int=1))]):
         nodes.storages[0].is_lost = [True]
         assert await one.change(lambda: records, lambda: "done") == "done"  # noqa: B023
     assert await nodes.settled() == ["b"]
@@ -331,7 +331,7 @@ async def test_a_cancelled_caller_leaves_no_record_done_by_half(nodes: Nodes) ->
 
     one.follow = follow
     await two.change(lambda: [topic(1, "a")], lambda: None)
-    for read in (one.read_on, one.read_news, partial(one.decide, lambda: ())):
+    for read in (one.read_to_end, one.read_next, partial(one.decide, lambda: ())):
         caller = asyncio.create_task(read())
         await begun.wait()
         caller.cancel()
@@ -345,5 +345,5 @@ async def test_a_cancelled_caller_leaves_no_record_done_by_half(nodes: Nodes) ->
 
 
 async def compacted(metadata: SharedMetadataLog) -> None:
-    await metadata.read_on()
-    await metadata.compact(after=0)
+    await metadata.read_to_end()
+    await metadata.compact(min_records=0)

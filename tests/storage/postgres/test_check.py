@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.findings import Level
-from kohort.server.metadata import known_partitions
+from kohort.server.metadata import read_logged_partitions
 from kohort.storage.postgres import check as checking
 from kohort.storage.postgres.check import check
 from kohort.storage.postgres.cluster.postgres_cluster import PostgresCluster
@@ -50,14 +50,14 @@ def tables(database):
 
 async def found(database, what):
     """The findings of one kind."""
-    return [each async for each in check(database, known_partitions) if each.what == what]
+    return [each async for each in check(database, read_logged_partitions) if each.what == what]
 
 
 async def levels(database):
     """The worst level of each kind."""
     order = list(Level)
     found = {}
-    async for level, what, _ in check(database, known_partitions):
+    async for level, what, _ in check(database, read_logged_partitions):
         found[what] = max(level, found.get(what, level), key=order.index)
     return found
 
@@ -137,7 +137,7 @@ async def test_each_missing_privilege_is_named_by_all_that_need_it(
     with pytest.raises(KohortError, match=named):
         PostgresTarget(as_application)
     try:
-        texts = [each.text async for each in check(as_application, known_partitions)]
+        texts = [each.text async for each in check(as_application, read_logged_partitions)]
     except KohortError as error:
         texts = [str(error)]
     assert any(re.search(named, text) for text in texts)
@@ -264,7 +264,9 @@ class TestConnections:
 
     async def test_one_that_is_too_many_ends_what_is_told(self, tables, role):
         name = role("connection limit 1")
-        async with aclosing(check(tables.replace("kohort@", f"{name}@"), known_partitions)) as told:
+        async with aclosing(
+            check(tables.replace("kohort@", f"{name}@"), read_logged_partitions)
+        ) as told:
             assert (await anext(told)).what == "server"
             text = f'^PostgreSQL cannot be used: too many connections for role "{name}"$'
             with pytest.raises(OSError, match=text):

@@ -213,7 +213,7 @@ class LeadershipLoop:
             return
         with suppress(FencedError, *STORAGE_FAILURES):
             async with asyncio.timeout(TICK_S):
-                await self._metadata.read_news()
+                await self._metadata.read_next()
         self._update_members()
 
     def _update_members(self) -> None:
@@ -223,7 +223,7 @@ class LeadershipLoop:
 
     async def _work(self) -> None:
         # First, as clients wait for it: open the partitions that were assigned to this node.
-        await self._metadata.read_news()
+        await self._metadata.read_next()
         await self._reconcile()
         known = set(self._metadata.state.cluster.nodes.values())
         observed = await self._storage.observe()

@@ -176,7 +176,7 @@ class SharedNode:
         try:
             await self.shared.storage.claim()
         except DuplicateNodeIdError as error:
-            await self._metadata.read_on()
+            await self._metadata.read_to_end()
             other = self._metadata.state.cluster.nodes.get(self._node_id)
             if other is None or not other.endpoints:
                 raise

@@ -4,7 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from kohort.security.acls import AclBinding
-from kohort.server.metadata import AclRecord, AclRemoved, MetadataImage
+from kohort.server.metadata import (
+    AccessControlEntryRecord,
+    MetadataImage,
+    RemoveAccessControlEntryRecord,
+)
 
 
 class AclControl:
@@ -15,11 +19,15 @@ class AclControl:
         self._acls = image.acls
         self._new_id = new_id
 
-    def create_acls(self, bindings: Iterable[AclBinding]) -> Sequence[AclRecord]:
+    def create_acls(self, bindings: Iterable[AclBinding]) -> Sequence[AccessControlEntryRecord]:
         """Records of those entries that do not exist."""
         new = (each for each in dict.fromkeys(bindings) if self._acls.id_of(each) is None)
-        return [AclRecord(self._new_id(), each) for each in new]
+        return [AccessControlEntryRecord(self._new_id(), each) for each in new]
 
-    def delete_acls(self, ids: Iterable[UUID]) -> Sequence[AclRemoved]:
+    def delete_acls(self, ids: Iterable[UUID]) -> Sequence[RemoveAccessControlEntryRecord]:
         """Records that remove those of the entries that exist."""
-        return [AclRemoved(each) for each in dict.fromkeys(ids) if self._acls.get(each) is not None]
+        return [
+            RemoveAccessControlEntryRecord(each)
+            for each in dict.fromkeys(ids)
+            if self._acls.get(each) is not None
+        ]

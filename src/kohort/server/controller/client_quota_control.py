@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from kohort.quotas import QuotaEntity
-from kohort.server.metadata import MetadataImage, QuotasRecord
+from kohort.server.metadata import ClientQuotaRecord, MetadataImage
 
 
 class ClientQuotaControl:
@@ -14,11 +14,11 @@ class ClientQuotaControl:
 
     def alter_quotas(
         self, quotas: Mapping[QuotaEntity, Mapping[str, float]]
-    ) -> Sequence[QuotasRecord]:
+    ) -> Sequence[ClientQuotaRecord]:
         """Records that replace all quotas of these entities; the quotas were validated."""
         current = self._quotas.entities
         return [
-            QuotasRecord(entity, new)
+            ClientQuotaRecord(entity, new)
             for entity, new in quotas.items()
             if new != current.get(entity, {})
         ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.server.config import Config, ResourceType
-from kohort.server.metadata import ConfigsRecord, MetadataImage
+from kohort.server.metadata import ConfigRecord, MetadataImage
 
 
 class ConfigurationControl:
@@ -29,8 +29,6 @@ class ConfigurationControl:
 
     def set_configs(
         self, kind: ResourceType, name: str, configs: Mapping[str, str]
-    ) -> Sequence[ConfigsRecord]:
+    ) -> Sequence[ConfigRecord]:
         """Records that replace all configs of a resource; the configs were validated."""
-        return (
-            [] if configs == self.configs_of(kind, name) else [ConfigsRecord(kind, name, configs)]
-        )
+        return [] if configs == self.configs_of(kind, name) else [ConfigRecord(kind, name, configs)]

@@ -196,7 +196,7 @@ def _start(controller: Controller, logs: LogDirectory, places: dict[TopicPartiti
 
 def _reopened(metadata: LocalMetadataLog, log: Log) -> None:
     if log.topic_partition == METADATA:
-        metadata.log_reopened(log)
+        metadata.on_log_reopened(log)
 
 
 async def _retriable(next_block: Callable[[], Awaitable[range]]) -> range:

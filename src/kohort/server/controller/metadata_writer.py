@@ -26,11 +26,11 @@ from kohort.server.controller.configuration_control import ConfigurationControl
 from kohort.server.controller.followers import Followers
 from kohort.server.controller.producer_id_control import ProducerIdControl
 from kohort.server.metadata import (
-    AclRecord,
-    AclRemoved,
-    ConfigsRecord,
+    AccessControlEntryRecord,
+    ConfigRecord,
     MetadataRecord,
-    ProducerIdsReserved,
+    ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     SupersededError,
     storage_error,
 )
@@ -72,7 +72,7 @@ class MetadataWriter:
         self._changing = asyncio.Lock()
         """Held by each change of topics that waits in between."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        metadata.on_taken_back = self._rolled_back
+        metadata.on_rollback = self._rolled_back
 
     # Committing
 
@@ -89,11 +89,11 @@ class MetadataWriter:
     def publish(self, *records: MetadataRecord) -> None:
         """Have records that were replayed act: configs of brokers, ACLs, producer ids."""
         kinds = {type(record) for record in records}
-        if ConfigsRecord in kinds:
+        if ConfigRecord in kinds:
             self.configuration.apply_to(self._config)
-        if not kinds.isdisjoint((AclRecord, AclRemoved)):
+        if not kinds.isdisjoint((AccessControlEntryRecord, RemoveAccessControlEntryRecord)):
             self._tell_acls_changed()
-        if ProducerIdsReserved in kinds:
+        if ProducerIdsRecord in kinds:
             self.producer_ids.reserved(self.metadata.state.producer_ids_end)
 
     def _tell_acls_changed(self) -> None:
@@ -252,7 +252,7 @@ class SharedMetadataWriter(MetadataWriter):
 
     async def catch_up(self, deadline: float | None = None) -> None:
         with suppress(OSError, FencedError, KafkaError, UnknownOutcomeError):
-            await self.in_time(self.metadata.read_on(), deadline)
+            await self.in_time(self.metadata.read_to_end(), deadline)
 
     def ensure_in_time(self, deadline: float | None) -> None:
         if deadline is not None and asyncio.get_running_loop().time() >= deadline:

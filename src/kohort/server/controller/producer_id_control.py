@@ -7,7 +7,7 @@ server ends is lost, which costs nothing: there are 2^63 of them.
 from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.metadata import MetadataImage, ProducerIdsReserved
+from kohort.server.metadata import MetadataImage, ProducerIdsRecord
 
 BLOCK: Final = 1_000
 MAX_ID: Final = 2**63 - 1
@@ -19,7 +19,7 @@ class ProducerIdControl:
     def __init__(self, image: MetadataImage) -> None:
         self._reserved = image.producer_ids_end
 
-    def next_block(self) -> tuple[range, ProducerIdsReserved]:
+    def next_block(self) -> tuple[range, ProducerIdsRecord]:
         """New ids, and the record that reserves them. None of them is in a later block.
 
         Raises KafkaError UNKNOWN_SERVER_ERROR if no ids are left.
@@ -28,7 +28,7 @@ class ProducerIdControl:
         if start == end:
             raise KafkaError(ErrorCode.unknown_server_error, "no producer ids are left")
         self._reserved = end
-        return range(start, end), ProducerIdsReserved(end)
+        return range(start, end), ProducerIdsRecord(end)
 
     def reserved(self, end: int) -> None:
         """The ids below `end` were reserved, maybe by another node."""

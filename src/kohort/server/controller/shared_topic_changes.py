@@ -19,7 +19,7 @@ from kohort.server.controller.replication_control import (
     unknown_topic,
 )
 from kohort.server.controller.topic_changes import TopicChanges, log_created, log_deleted, log_grown
-from kohort.server.metadata import BATCH_RECORDS, TopicDeleted, TopicRecord, in_batches
+from kohort.server.metadata import BATCH_RECORDS, RemoveTopicRecord, TopicRecord, in_batches
 from kohort.server.replicas import ReplicaManager, Topic
 from kohort.types import TopicIdPartition
 from kohort.util.time_slice import TimeSlices
@@ -92,9 +92,9 @@ class SharedTopicChanges(TopicChanges):
         """Delete topics; those that another node has deleted before are told of."""
         deleted: list[Topic] = []
 
-        def decide() -> list[TopicDeleted]:
+        def decide() -> list[RemoveTopicRecord]:
             deleted[:] = (each for each in topics if self._topics.by_id(each.id) is not None)
-            return [TopicDeleted(each.id) for each in deleted]
+            return [RemoveTopicRecord(each.id) for each in deleted]
 
         def gone() -> dict[str, KafkaError]:
             for topic in deleted:

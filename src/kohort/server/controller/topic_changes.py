@@ -13,10 +13,10 @@ from kohort.server.controller.replication_control import ReplicationControl, top
 from kohort.server.logging import fields
 from kohort.server.metadata import (
     BATCH_RECORDS,
-    TopicDeleted,
+    RemoveTopicRecord,
     TopicRecord,
     in_batches,
-    places_of,
+    partitions_of,
     storage_error,
 )
 from kohort.server.replicas import ReplicaManager, Topic
@@ -58,7 +58,7 @@ class TopicChanges:
         record = self._control.create_topic(name, partitions, configs, internal=internal)
         if self._deletions.has_records:
             self._writer.flush()
-        self._logs.make_places(places_of(record))
+        self._logs.make_places(partitions_of(record))
         return self._commit_new(record)
 
     async def create_each(
@@ -89,7 +89,11 @@ class TopicChanges:
                 await slices.give_way()
             refused = await asyncio.to_thread(
                 self._logs.make_places_of_each,
-                {plan.name: places_of(plan) for plan in planned if isinstance(plan, TopicRecord)},
+                {
+                    plan.name: partitions_of(plan)
+                    for plan in planned
+                    if isinstance(plan, TopicRecord)
+                },
             )
             made = [
                 plan
@@ -116,7 +120,7 @@ class TopicChanges:
             try:
                 opened.append((record, await self._logs.opened_in_slices(record, slices)))
             except OSError as error:
-                self._logs.discard(places_of(record))
+                self._logs.discard(partitions_of(record))
                 outcomes[record.name] = storage_error(error)
             await slices.give_way()
         if not opened:
@@ -125,7 +129,7 @@ class TopicChanges:
             self._writer.commit(*(record for record, _ in opened))
         except KafkaError as error:
             for record, _ in opened:
-                self._logs.discard(places_of(record))
+                self._logs.discard(partitions_of(record))
             return outcomes | {record.name: error for record, _ in opened}
         outcomes |= {record.name: self._added(topic) for record, topic in opened}
         try:
@@ -140,7 +144,7 @@ class TopicChanges:
             topic = self._logs.opened(record)
             self._writer.commit(record)
         except (KafkaError, OSError) as error:
-            self._logs.discard(places_of(record))
+            self._logs.discard(partitions_of(record))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
         return self._added(topic)
 
@@ -156,7 +160,7 @@ class TopicChanges:
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
         topic = self._control.existing(name)
-        self._writer.commit(TopicDeleted(topic.id))
+        self._writer.commit(RemoveTopicRecord(topic.id))
         self._topics.remove((topic,))
         log_deleted(topic)
         for _ in self._replicas.retire(topic):
@@ -172,7 +176,7 @@ class TopicChanges:
         for start in range(0, len(names), BATCH_RECORDS):
             topics = [self._control.existing(name) for name in names[start : start + BATCH_RECORDS]]
             try:
-                self._writer.commit(*(TopicDeleted(topic.id) for topic in topics))
+                self._writer.commit(*(RemoveTopicRecord(topic.id) for topic in topics))
                 change = self._writer.last_change
                 self._topics.remove(topics)
                 for topic in topics:
@@ -266,7 +270,7 @@ class TopicChanges:
         return error.with_traceback(None)  # which refers to the list that has the error
 
     def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
-        return places_of(topic.record(partitions=total), len(topic.partitions))
+        return partitions_of(topic.record(partitions=total), len(topic.partitions))
 
     async def alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> None:
         """Replace a topic's own configs by what `configs` returns of it, at once for its open logs.

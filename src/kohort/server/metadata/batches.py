@@ -18,16 +18,16 @@ T = TypeVar("T")
 
 def in_batches(items: Iterable[T], chars: Callable[[T], int]) -> Iterator[list[T]]:
     """Items whose records fit into one batch together, in order; `chars` are those of a record."""
-    some: list[T] = []
+    batch: list[T] = []
     total = 0
-    for each in items:
-        total += chars(each)
-        if some and (len(some) >= BATCH_RECORDS or total > BATCH_CHARS):
-            yield some
-            some, total = [], chars(each)
-        some.append(each)
-    if some:
-        yield some
+    for item in items:
+        total += chars(item)
+        if batch and (len(batch) >= BATCH_RECORDS or total > BATCH_CHARS):
+            yield batch
+            batch, total = [], chars(item)
+        batch.append(item)
+    if batch:
+        yield batch
 
 
 def encode_batch(

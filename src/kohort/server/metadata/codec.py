@@ -26,15 +26,15 @@ from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Pa
 from kohort.security.scram import BY_MECHANISM, ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
 from kohort.server.metadata.records import (
-    AclRecord,
-    AclRemoved,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ClusterIdRecord,
-    ConfigsRecord,
+    ConfigRecord,
     MetadataRecord,
-    ProducerIdsReserved,
-    QuotasRecord,
+    ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
     ScramSecretRecord,
-    TopicDeleted,
     TopicRecord,
     UserScramCredentialRecord,
 )
@@ -54,7 +54,7 @@ _NODE_FIELDS: Final = {
     "connects": bool,
 }
 _ACL_WORDS: Final[Mapping[str, Mapping[str, IntEnum]]] = {
-    field: {each.name.lower(): each for each in codes if each > last_of_filters}
+    field: {code.name.lower(): code for code in codes if code > last_of_filters}
     for field, codes, last_of_filters in (
         ("resource_type", acls.ResourceType, acls.ResourceType.ANY),
         ("pattern_type", PatternType, PatternType.MATCH),
@@ -80,19 +80,19 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
                 "internal": record.internal,
             }
             return _json({"topic": str(record.id)}), _json(value)
-        case TopicDeleted():
+        case RemoveTopicRecord():
             return _json({"topic": str(record.id)}), None
-        case ConfigsRecord():
+        case ConfigRecord():
             resource = _json({"configs of": record.kind.name.lower(), "name": record.name})
             return resource, _json(dict(record.configs)) if record.configs else None
-        case QuotasRecord():
+        case ClientQuotaRecord():
             entity = _json({"quotas of": dict(record.entity)})
             return entity, _json(dict(record.quotas)) if record.quotas else None
-        case AclRecord():
+        case AccessControlEntryRecord():
             return _json({"acl": str(record.id)}), _json(_acl_fields(record.binding))
-        case AclRemoved():
+        case RemoveAccessControlEntryRecord():
             return _json({"acl": str(record.id)}), None
-        case ProducerIdsReserved():
+        case ProducerIdsRecord():
             return _json({"producer ids": "reserved"}), _json({"end": record.end})
         case ClusterIdRecord():
             return _json({"cluster": "id"}), _json({"id": record.cluster_id})
@@ -106,8 +106,8 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
         case NodeFenced():
             return _json({"node": record.id}), None
         case LeaderChanged(leader=leader):
-            led = None if leader == Leader() else _json(leader._asdict())
-            return _key_of("leader of", record.partition), led
+            leader_value = None if leader == Leader() else _json(leader._asdict())
+            return _key_of("leader of", record.partition), leader_value
         case ReassignmentPlanned(to=to, is_ready=is_ready):
             move = None if to is None else _json({"to": to, "ready": is_ready})
             return _key_of("move of", record.partition), move
@@ -117,7 +117,7 @@ def _encode_node(node: NodeRegistered) -> bytes:
     return _json(
         {
             "session": node.session,
-            "endpoints": [each._asdict() for each in node.endpoints],
+            "endpoints": [endpoint._asdict() for endpoint in node.endpoints],
             "registeredAt": node.registered_at,
             "draining": node.is_draining,
         }
@@ -127,8 +127,8 @@ def _encode_node(node: NodeRegistered) -> bytes:
     )
 
 
-def _key_of(kind: str, place: TopicIdPartition) -> bytes:
-    return _json({kind: str(place.topic_id), "partition": place.partition})
+def _key_of(kind: str, partition: TopicIdPartition) -> bytes:
+    return _json({kind: str(partition.topic_id), "partition": partition.partition})
 
 
 def _encode_credential(credential: ScramCredential) -> bytes:
@@ -152,54 +152,58 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
         case {"cluster": "id", **rest} if not rest and fields is not None:
             return ClusterIdRecord(_fields("cluster", fields, {"id": str})["id"])
         case {"configs of": str(kind), "name": str(resource), **rest} if not rest:
-            return ConfigsRecord(_kind(kind), resource, _configs(fields or {}))
+            return ConfigRecord(_kind(kind), resource, _configs(fields or {}))
         case {"quotas of": dict(entity), **rest} if not rest:
-            return QuotasRecord(_entity(entity), _quotas(fields or {}))
+            return ClientQuotaRecord(_entity(entity), _quotas(fields or {}))
         case {"acl": str(text), **rest} if not rest:
             return _decode_acl(_id("binding", text), fields)
         case {"producer ids": "reserved", **rest} if not rest and fields is not None:
-            return ProducerIdsReserved(_fields("producer ids", fields, {"end": int})["end"])
-        case {"scram credential": str(of), "user": str(user), **rest} if not rest:
-            return UserScramCredentialRecord(user, _mechanism(of), _credential(fields))
+            return ProducerIdsRecord(_fields("producer ids", fields, {"end": int})["end"])
+        case {"scram credential": str(mechanism), "user": str(user), **rest} if not rest:
+            return UserScramCredentialRecord(user, _mechanism(mechanism), _credential(fields))
         case {"scram": "secret", **rest} if not rest and fields is not None:
             return ScramSecretRecord(_bytes(_fields("scram", fields, {"secret": str})["secret"]))
         case {"node": int(node), **rest} if not rest:
             return NodeFenced(node) if fields is None else _decode_node(node, fields)
         case {"leader of": str(text), "partition": int(partition), **rest} if not rest:
-            place = TopicIdPartition(_id("leader", text), partition)
-            return LeaderChanged(place, Leader() if fields is None else _leader(fields))
+            topic_partition = TopicIdPartition(_id("leader", text), partition)
+            return LeaderChanged(topic_partition, Leader() if fields is None else _leader(fields))
         case {"move of": str(text), "partition": int(partition), **rest} if not rest:
-            place = TopicIdPartition(_id("move", text), partition)
+            topic_partition = TopicIdPartition(_id("move", text), partition)
             if fields is None:
-                return ReassignmentPlanned(place, None)
+                return ReassignmentPlanned(topic_partition, None)
             move = _fields("move", fields, {"to": int, "ready": bool})
-            return ReassignmentPlanned(place, move["to"], move["ready"])
+            return ReassignmentPlanned(topic_partition, move["to"], move["ready"])
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
 
 
-def _decode_topic(topic_id: UUID, fields: Mapping[str, Any] | None) -> TopicRecord | TopicDeleted:
+def _decode_topic(
+    topic_id: UUID, fields: Mapping[str, Any] | None
+) -> TopicRecord | RemoveTopicRecord:
     if fields is None:
-        return TopicDeleted(topic_id)
-    known = _fields("topic", fields, _TOPIC_FIELDS)
-    _configs(known["configs"])
-    if known["partitions"] < 1:
-        raise UndecodableError(f"is a topic record with {known['partitions']} partitions")
-    return TopicRecord(id=topic_id, **known)
+        return RemoveTopicRecord(topic_id)
+    values = _fields("topic", fields, _TOPIC_FIELDS)
+    _configs(values["configs"])
+    if values["partitions"] < 1:
+        raise UndecodableError(f"is a topic record with {values['partitions']} partitions")
+    return TopicRecord(id=topic_id, **values)
 
 
 def _decode_node(node_id: int, fields: Mapping[str, Any]) -> NodeRegistered:
     missing = {"rack", "machine", "connects"} - fields.keys()
-    types = {name: of for name, of in _NODE_FIELDS.items() if name not in missing}
-    known = _fields("node", fields, types)
+    field_types = {
+        name: field_type for name, field_type in _NODE_FIELDS.items() if name not in missing
+    }
+    values = _fields("node", fields, field_types)
     return NodeRegistered(
         node_id,
-        known["session"],
-        tuple(_endpoint(each) for each in known["endpoints"]),
-        Timestamp(known["registeredAt"]),
-        known.get("rack"),
-        known["draining"],
-        known.get("machine"),
-        known.get("connects", True),
+        values["session"],
+        tuple(_endpoint(endpoint) for endpoint in values["endpoints"]),
+        Timestamp(values["registeredAt"]),
+        values.get("rack"),
+        values["draining"],
+        values.get("machine"),
+        values.get("connects", True),
     )
 
 
@@ -220,17 +224,19 @@ def _acl_fields(binding: AclBinding) -> dict[str, str]:
     }
 
 
-def _decode_acl(acl_id: UUID, fields: Mapping[str, Any] | None) -> AclRecord | AclRemoved:
+def _decode_acl(
+    acl_id: UUID, fields: Mapping[str, Any] | None
+) -> AccessControlEntryRecord | RemoveAccessControlEntryRecord:
     if fields is None:
-        return AclRemoved(acl_id)
-    known = _fields("binding", fields, dict.fromkeys(AclBinding._fields, str))
+        return RemoveAccessControlEntryRecord(acl_id)
+    names = _fields("binding", fields, dict.fromkeys(AclBinding._fields, str))
     try:
-        values = {name: words[known[name]] for name, words in _ACL_WORDS.items()}
+        values = {name: words[names[name]] for name, words in _ACL_WORDS.items()}
     except KeyError as error:
         raise UndecodableError(
             f"is a binding record with the word {_shown(error.args[0])}"
         ) from None
-    return AclRecord(acl_id, AclBinding(**known | values))
+    return AccessControlEntryRecord(acl_id, AclBinding(**names | values))
 
 
 def _kind(text: str) -> ResourceType:
@@ -250,12 +256,12 @@ def _mechanism(name: str) -> ScramMechanism:
 def _credential(fields: Mapping[str, Any] | None) -> ScramCredential | None:
     if fields is None:
         return None
-    known = _fields("scram credential", fields, _CREDENTIAL_FIELDS)
+    values = _fields("scram credential", fields, _CREDENTIAL_FIELDS)
     return ScramCredential(
-        salt=_bytes(known["salt"]),
-        stored_key=_bytes(known["storedKey"]),
-        server_key=_bytes(known["serverKey"]),
-        iterations=known["iterations"],
+        salt=_bytes(values["salt"]),
+        stored_key=_bytes(values["storedKey"]),
+        server_key=_bytes(values["serverKey"]),
+        iterations=values["iterations"],
     )
 
 
@@ -305,12 +311,14 @@ def _object(content: bytes, part: str) -> dict[str, Any]:
     return decoded
 
 
-def _fields(kind: str, fields: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
-    """`fields`, which are those of `types`, no more and no less. Raises UndecodableError."""
-    if fields.keys() != types.keys():
-        raise _other_fields(kind, fields, types)
-    for name, of in types.items():
-        if type(fields[name]) is not of:
+def _fields(
+    kind: str, fields: Mapping[str, Any], field_types: Mapping[str, type]
+) -> dict[str, Any]:
+    """`fields`, which are those of `field_types`, no more and no less. Raises UndecodableError."""
+    if fields.keys() != field_types.keys():
+        raise _other_fields(kind, fields, field_types)
+    for name, field_type in field_types.items():
+        if type(fields[name]) is not field_type:
             raise UndecodableError(
                 f"is a {kind} record whose field {_shown(name)} is {_shown(fields[name])}"
             )
@@ -318,11 +326,11 @@ def _fields(kind: str, fields: Mapping[str, Any], types: Mapping[str, type]) -> 
 
 
 def _other_fields(
-    kind: str, fields: Mapping[str, Any], types: Mapping[str, type]
+    kind: str, fields: Mapping[str, Any], field_types: Mapping[str, type]
 ) -> UndecodableError:
-    if unknown := sorted(fields.keys() - types.keys()):
+    if unknown := sorted(fields.keys() - field_types.keys()):
         return UndecodableError(f"is a {kind} record with the unknown field {_shown(unknown[0])}")
-    missing = min(types.keys() - fields.keys())
+    missing = min(field_types.keys() - fields.keys())
     return UndecodableError(f"is a {kind} record without the field {_shown(missing)}")
 
 

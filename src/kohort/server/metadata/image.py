@@ -13,16 +13,16 @@ from kohort.security.acls import Acls
 from kohort.security.scram import ScramUsers
 from kohort.server.config import ResourceType
 from kohort.server.metadata.records import (
-    AclRecord,
-    AclRemoved,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ClusterIdRecord,
-    ConfigsRecord,
+    ConfigRecord,
     MetadataRecord,
-    ProducerIdsReserved,
-    QuotasRecord,
+    ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
     ScramSecretRecord,
     ServerRecord,
-    TopicDeleted,
     TopicRecord,
     UserScramCredentialRecord,
 )
@@ -55,19 +55,19 @@ class MetadataImage:
                 # The first creation of a name counts, whatever else was logged before its deletion.
                 if self._ids.setdefault(record.name, record.id) == record.id:
                     self.topics[record.id] = record
-            case TopicDeleted():
+            case RemoveTopicRecord():
                 self._forget_topic(record.id)
-            case ConfigsRecord() if not record.configs:
+            case ConfigRecord() if not record.configs:
                 self.configs.pop((record.kind, record.name), None)
-            case ConfigsRecord():
+            case ConfigRecord():
                 self.configs[record.kind, record.name] = record.configs
-            case QuotasRecord():
+            case ClientQuotaRecord():
                 self.quotas.replace(record.entity, record.quotas)
-            case AclRecord():
+            case AccessControlEntryRecord():
                 self.acls.add(record.id, record.binding)
-            case AclRemoved():
+            case RemoveAccessControlEntryRecord():
                 self.acls.remove(record.id)
-            case ProducerIdsReserved():
+            case ProducerIdsRecord():
                 self.producer_ids_end = record.end
             case ClusterIdRecord():
                 self.cluster_id = record.cluster_id
@@ -99,21 +99,27 @@ class MetadataImage:
 
     def _inverse(self, record: ServerRecord) -> MetadataRecord:
         match record:
-            case TopicRecord(id=topic_id) | TopicDeleted(id=topic_id):
-                return self.topics.get(topic_id, TopicDeleted(topic_id))
-            case ConfigsRecord(kind=kind, name=name):
-                return ConfigsRecord(kind, name, self.configs.get((kind, name), {}))
-            case QuotasRecord(entity=entity):
-                return QuotasRecord(entity, self.quotas.entities.get(entity, {}))
-            case AclRecord(id=acl_id) | AclRemoved(id=acl_id):
+            case TopicRecord(id=topic_id) | RemoveTopicRecord(id=topic_id):
+                return self.topics.get(topic_id, RemoveTopicRecord(topic_id))
+            case ConfigRecord(kind=kind, name=name):
+                return ConfigRecord(kind, name, self.configs.get((kind, name), {}))
+            case ClientQuotaRecord(entity=entity):
+                return ClientQuotaRecord(entity, self.quotas.entities.get(entity, {}))
+            case AccessControlEntryRecord(id=acl_id) | RemoveAccessControlEntryRecord(id=acl_id):
                 binding = self.acls.get(acl_id)
-                return AclRemoved(acl_id) if binding is None else AclRecord(acl_id, binding)
-            case ProducerIdsReserved():
-                return ProducerIdsReserved(self.producer_ids_end)
+                return (
+                    RemoveAccessControlEntryRecord(acl_id)
+                    if binding is None
+                    else AccessControlEntryRecord(acl_id, binding)
+                )
+            case ProducerIdsRecord():
+                return ProducerIdsRecord(self.producer_ids_end)
             case ClusterIdRecord():
                 return ClusterIdRecord(self.cluster_id)
-            case UserScramCredentialRecord(user=user, kind=of):
-                return UserScramCredentialRecord(user, of, self.scram_users.of(user).get(of))
+            case UserScramCredentialRecord(user=user, kind=mechanism):
+                return UserScramCredentialRecord(
+                    user, mechanism, self.scram_users.of(user).get(mechanism)
+                )
             case ScramSecretRecord():
                 return ScramSecretRecord(self.scram_users.secret)
 

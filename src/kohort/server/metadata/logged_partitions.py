@@ -6,21 +6,21 @@ from kohort.cluster import Leader
 from kohort.log.findings import Known
 from kohort.server.metadata.batches import decode_batches
 from kohort.server.metadata.image import MetadataImage
-from kohort.server.metadata.records import places_of
+from kohort.server.metadata.records import partitions_of
 from kohort.types import TopicIdPartition, TopicPartition
 
 
-def known_partitions(batches: Iterable[bytes]) -> dict[TopicPartition, Known]:
+def read_logged_partitions(batches: Iterable[bytes]) -> dict[TopicPartition, Known]:
     """The `Fold` of the metadata log. Raises UndecodableError."""
     state = MetadataImage()
-    for each in batches:
-        for _, record in decode_batches(each):
+    for data in batches:
+        for _, record in decode_batches(data):
             state.replay(record)
-    known: dict[TopicPartition, Known] = {}
+    partitions: dict[TopicPartition, Known] = {}
     for topic in state.topics.values():
-        for partition, topic_id in places_of(topic).items():
+        for partition, topic_id in partitions_of(topic).items():
             leader = state.cluster.leaders.get(
                 TopicIdPartition(topic_id, partition.partition), Leader()
             )
-            known[partition] = Known(topic_id, max(leader.epoch, 0))
-    return known
+            partitions[partition] = Known(topic_id, max(leader.epoch, 0))
+    return partitions

@@ -45,12 +45,12 @@ class TopicRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeleted:
+class RemoveTopicRecord:
     id: UUID
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigsRecord:
+class ConfigRecord:
     """What is set on a resource that is no topic from now on; without configs: nothing."""
 
     kind: ResourceType
@@ -59,7 +59,7 @@ class ConfigsRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotasRecord:
+class ClientQuotaRecord:
     """The quotas of users, client ids or addresses from now on; without quotas: none."""
 
     entity: QuotaEntity
@@ -67,7 +67,7 @@ class QuotasRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class AclRecord:
+class AccessControlEntryRecord:
     """An entry of the access control lists: Kafka's AccessControlEntryRecord."""
 
     id: UUID
@@ -75,14 +75,14 @@ class AclRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class AclRemoved:
+class RemoveAccessControlEntryRecord:
     """Kafka's RemoveAccessControlEntryRecord."""
 
     id: UUID
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdsReserved:
+class ProducerIdsRecord:
     """Producer ids below `end` were handed out, or may have been."""
 
     end: int
@@ -107,12 +107,12 @@ class ScramSecretRecord:
 ServerRecord: TypeAlias = (
     ClusterIdRecord
     | TopicRecord
-    | TopicDeleted
-    | ConfigsRecord
-    | QuotasRecord
-    | AclRecord
-    | AclRemoved
-    | ProducerIdsReserved
+    | RemoveTopicRecord
+    | ConfigRecord
+    | ClientQuotaRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | ProducerIdsRecord
     | UserScramCredentialRecord
     | ScramSecretRecord
 )
@@ -122,6 +122,6 @@ MetadataRecord: TypeAlias = (
 )
 
 
-def places_of(topic: TopicRecord, first: int = 0) -> dict[TopicPartition, UUID]:
+def partitions_of(topic: TopicRecord, first: int = 0) -> dict[TopicPartition, UUID]:
     """The partitions of a topic from `first` on, as `PartitionDirectories.make` takes them."""
     return {TopicPartition(topic.name, index): topic.id for index in range(first, topic.partitions)}

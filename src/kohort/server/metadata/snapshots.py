@@ -7,12 +7,12 @@ from kohort.cluster import LeaderChanged, ReassignmentPlanned
 from kohort.server.metadata.codec import decode, encode
 from kohort.server.metadata.image import MetadataImage
 from kohort.server.metadata.records import (
-    AclRecord,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ClusterIdRecord,
-    ConfigsRecord,
+    ConfigRecord,
     MetadataRecord,
-    ProducerIdsReserved,
-    QuotasRecord,
+    ProducerIdsRecord,
     ScramSecretRecord,
     UserScramCredentialRecord,
 )
@@ -28,19 +28,22 @@ def records_of(state: MetadataImage) -> Iterator[MetadataRecord]:
     cluster = state.cluster
     return chain[MetadataRecord](
         [ClusterIdRecord(state.cluster_id)] if state.cluster_id else (),
-        [ProducerIdsReserved(ends)] if ends else (),
+        [ProducerIdsRecord(ends)] if ends else (),
         [ScramSecretRecord(users.secret)] if users.secret else (),
         tuple(state.topics.values()),
-        (ConfigsRecord(*name, configs) for name, configs in tuple(state.configs.items())),
-        (QuotasRecord(entity, quotas) for entity, quotas in tuple(state.quotas.entities.items())),
-        (AclRecord(*each) for each in state.acls.snapshot().items()),
+        (ConfigRecord(*resource, configs) for resource, configs in tuple(state.configs.items())),
+        (
+            ClientQuotaRecord(entity, quotas)
+            for entity, quotas in tuple(state.quotas.entities.items())
+        ),
+        (AccessControlEntryRecord(*entry) for entry in state.acls.snapshot().items()),
         (
             UserScramCredentialRecord(user, kind, credential)
             for user, credentials in users.snapshot().items()
             for kind, credential in credentials.items()
         ),
         tuple(cluster.nodes.values()),
-        (LeaderChanged(place, leader) for place, leader in tuple(cluster.leaders.items())),
+        (LeaderChanged(partition, leader) for partition, leader in tuple(cluster.leaders.items())),
         map(cluster.planned, tuple(cluster.moves)),
     )
 
@@ -52,20 +55,20 @@ def difference(
 
     Both are given as `records_of` them.
     """
-    known = {encode(record)[0]: record for record in state}
-    wanted = {encode(record)[0]: record for record in later}
-    tombstones = [decode(key, None) for key in known if key not in wanted]
-    changes, led = [], set()
-    for key, record in wanted.items():
-        if known.get(key) != record:
+    old = {encode(record)[0]: record for record in state}
+    new = {encode(record)[0]: record for record in later}
+    tombstones = [decode(key, None) for key in old if key not in new]
+    changes, reassigned = [], set()
+    for key, record in new.items():
+        if old.get(key) != record:
             changes.append(record)
             if isinstance(record, LeaderChanged):
-                led.add(record.partition)
-        elif isinstance(record, ReassignmentPlanned) and record.partition in led:
+                reassigned.add(record.partition)
+        elif isinstance(record, ReassignmentPlanned) and record.partition in reassigned:
             changes.append(record)  # a new leader ends the plan that there was
     ended = (
-        each
-        for each in tombstones
-        if not isinstance(each, ReassignmentPlanned) or each.partition not in led
+        record
+        for record in tombstones
+        if not isinstance(record, ReassignmentPlanned) or record.partition not in reassigned
     )
     return [*ended, *changes]

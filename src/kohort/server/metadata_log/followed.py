@@ -16,7 +16,7 @@ class FollowedMetadataLog:
         self.end_offset = 0
         """Offset of the next record to be read."""
         self.last_change = 0
-        self.on_taken_back: Callable[[Collection[UUID]], None]
+        self.on_rollback: Callable[[Collection[UUID]], None]
 
     def replay(self, offset: int, record: MetadataRecord) -> None:
         """Replay the record of that offset."""
@@ -24,7 +24,7 @@ class FollowedMetadataLog:
         self.end_offset = offset + 1
 
     def skip(self, offset: int) -> None:
-        """Go on from that offset: the records before it were compacted away."""
+        """Continue at that offset: the records before it were compacted away."""
         self.end_offset = max(self.end_offset, offset)
 
     def commit(self, *_: MetadataRecord) -> NoReturn:

@@ -34,11 +34,11 @@ _READ_SIZE: Final = 1 << 20
 
 
 class MetadataLog(Protocol):
-    """What is known of the cluster."""
+    """A metadata log, and the image that its records give."""
 
     state: MetadataImage
-    on_taken_back: Callable[[Collection[UUID]], None]
-    """Called with the ids of topics whose changes were taken back, when `state` is as before."""
+    on_rollback: Callable[[Collection[UUID]], None]
+    """Called with the ids of topics whose changes were rolled back, when `state` is as before."""
 
     @property
     def end_offset(self) -> int:
@@ -65,9 +65,9 @@ class LocalMetadataLog:
     Every change is synced, whatever the durability of the server, and a batch is on the disk before
     the next one is appended, unless the log never has holes: so one is damage, and no power loss.
 
-    After a sync that failed nobody knows what of the log is on the disk. The changes that were not
-    durable are taken back, in `state` and in the log, and further ones are refused until the end of
-    the log could be written and synced again.
+    After a failed sync it is unknown what of the log is on the disk. The changes that were not
+    durable are rolled back, in `state` and in the log, and further ones are rejected until the end
+    of the log could be written and synced again.
     """
 
     def __init__(self, log: Log, now: Callable[[], Timestamp], written_by: str) -> None:
@@ -78,7 +78,7 @@ class LocalMetadataLog:
         """
         log.ensure_open()
         self.state = MetadataImage()
-        self.on_taken_back: Callable[[Collection[UUID]], None] = _ignore
+        self.on_rollback: Callable[[Collection[UUID]], None] = _ignore
         self._log = log
         self._now = now
         self._disk = Lock()
@@ -86,7 +86,7 @@ class LocalMetadataLog:
         self._changes = PendingChanges(self.state)
         """Those that are appended, and not durable."""
         self._durable_end = log.end_offset
-        self._grown = asyncio.Event()
+        self._durable_end_moved = asyncio.Event()
         """Set, and replaced, when more is durable."""
         self._unsynced: set[str] = set()
         self._failure: OSError | None = None
@@ -136,7 +136,7 @@ class LocalMetadataLog:
     async def wait_beyond(self, offset: int) -> None:
         """Return as soon as more than `offset` is durable."""
         while self._durable_end <= offset:
-            await self._grown.wait()
+            await self._durable_end_moved.wait()
 
     def commit(self, *records: MetadataRecord) -> None:
         """Append the records as one batch, and replay them.
@@ -154,14 +154,14 @@ class LocalMetadataLog:
             self._log.append(encode_batch(records, now), now)
         except OSError as error:
             raise storage_error(error) from error
-        self._changes.make(records)
+        self._changes.apply(records)
 
     async def durable(self, change: int | None = None) -> None:
         """Return when that change, or every change made by now, is on the disk.
 
-        Raises OSError if it was taken back.
+        Raises OSError if it was rolled back.
         """
-        await self._changes.kept(change, self._sync_round)
+        await self._changes.await_durable(change, self._sync_round)
 
     async def _sync_round(self) -> None:
         if self._round is None:
@@ -172,28 +172,28 @@ class LocalMetadataLog:
         # A task of its own: the failure of a sync is met once, whoever was cancelled meanwhile.
         try:
             last, end = self._changes.last, self._log.end_offset
-            paths = self._to_sync()
+            paths = self._unsynced_paths()
             await asyncio.to_thread(self._sync, paths)
-            self._synced(paths, last, end)
+            self._on_synced(paths, last, end)
         except OSError as error:
-            self._take_back(error)
+            self._roll_back(error)
         finally:
             self._round = None
 
     def flush(self) -> None:
-        """Have every change made by now on the disk, blocking until it is.
+        """Sync every change made by now, blocking.
 
-        Raises OSError, and then they were taken back.
+        Raises OSError, and then they were rolled back.
         """
         try:
-            paths = self._to_sync()
+            paths = self._unsynced_paths()
             self._sync(paths)
         except OSError as error:
-            self._take_back(error)
+            self._roll_back(error)
             raise
-        self._synced(paths, self._changes.last, self._log.end_offset)
+        self._on_synced(paths, self._changes.last, self._log.end_offset)
 
-    def _to_sync(self) -> tuple[str, ...]:
+    def _unsynced_paths(self) -> tuple[str, ...]:
         self._unsynced.update(self._log.unsynced())
         return tuple(self._unsynced)
 
@@ -207,18 +207,18 @@ class LocalMetadataLog:
                 self._failure = fresh(error)
                 raise
 
-    def _synced(self, paths: tuple[str, ...], change: int, end_offset: int) -> None:
+    def _on_synced(self, paths: tuple[str, ...], change: int, end_offset: int) -> None:
         self._unsynced.difference_update(paths)
-        self._changes.settle(change)
+        self._changes.mark_durable(change)
         if end_offset > self._durable_end:
             self._durable_end = end_offset
-            self._grown.set()
-            self._grown = asyncio.Event()
+            self._durable_end_moved.set()
+            self._durable_end_moved = asyncio.Event()
 
     # After a sync that failed
 
-    def _take_back(self, error: OSError) -> None:
-        """Have `state` and log as they were at the last durable change."""
+    def _roll_back(self, error: OSError) -> None:
+        """Reset `state` and log to the last durable change."""
         self._failure = error
         lost = len(self._changes)
         if not lost and self._retrying is not None:
@@ -230,7 +230,7 @@ class LocalMetadataLog:
             "accepts writes",
             extra=fields(changes=lost, why=error),
         )
-        self.on_taken_back(topics)
+        self.on_rollback(topics)
         self._retry_soon()
 
     def _retry_soon(self) -> None:
@@ -260,8 +260,8 @@ class LocalMetadataLog:
         """
         return self._log.retry_sync()
 
-    def log_reopened(self, log: Log) -> None:
-        """Write to a log that takes the place of a failed one."""
+    def on_log_reopened(self, log: Log) -> None:
+        """Append to `log` from now on: it replaces one that failed."""
         self._log = log
         if self._failure is not None:  # what was taken back may still have been in the failed one
             log.owner_sync_failed(self._failure, self._durable_end)

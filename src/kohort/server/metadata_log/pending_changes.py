@@ -7,9 +7,9 @@ from typing import Final
 from uuid import UUID
 
 from kohort.errors import fresh
-from kohort.server.metadata import MetadataImage, MetadataRecord, TopicDeleted, TopicRecord
+from kohort.server.metadata import MetadataImage, MetadataRecord, RemoveTopicRecord, TopicRecord
 
-_FAILURES_KEPT: Final = 16
+_MAX_FAILURES: Final = 16
 """Failures whose changes are told apart; between two of them the storage has worked again."""
 
 
@@ -24,35 +24,35 @@ class Change:
 
 
 class PendingChanges:
-    """Changes are numbered from 1 on, and settled in this order: they are durable, or undone."""
+    """Changes are numbered from 1 on. In this order each is finished: it is durable, or undone."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._pending: deque[Change] = deque()
-        self._undone: list[tuple[range, OSError]] = []
+        self._failures: list[tuple[range, OSError]] = []
         """Numbers of changes that were undone, and why; oldest first."""
         self.last = 0
         """Number of the latest change."""
-        self.settled = 0
-        """Number of the latest change that is settled."""
+        self.last_finished = 0
+        """Number of the latest change that is finished."""
 
     def __len__(self) -> int:
         return len(self._pending)
 
     @property
     def first(self) -> Change | None:
-        """The oldest change that is not settled."""
+        """The oldest change that is not finished."""
         return self._pending[0] if self._pending else None
 
     def __contains__(self, change: Change) -> bool:
         return change in self._pending
 
     def affects(self, subjects: set[object], of: Callable[[MetadataRecord], set[object]]) -> bool:
-        """Whether a change that is not settled is `of` one of these subjects."""
+        """Whether a change that is not finished is `of` one of these subjects."""
         records = (record for change in self._pending for record in change.records)
         return any(not subjects.isdisjoint(of(record)) for record in records)
 
-    def make(self, records: Sequence[MetadataRecord]) -> None:
+    def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Replay the records as one change."""
         undo: list[MetadataRecord] = []
         for record in records:
@@ -61,43 +61,43 @@ class PendingChanges:
         self.last += 1
         self._pending.append(Change(self.last, records, undo[::-1]))
 
-    def settle(self, number: int) -> None:
+    def mark_durable(self, number: int) -> None:
         """All changes up to this one are durable."""
-        self.settled = max(self.settled, number)
+        self.last_finished = max(self.last_finished, number)
         while self._pending and self._pending[0].number <= number:
             self._pending.popleft()
 
     def undo(self, error: OSError) -> list[UUID]:
-        """Have the image as if no change had been made that is not settled.
+        """Restore the image as it was before all changes that are not finished.
 
         `error` is raised to those who wait for one. Returns the ids of the topics that were
         changed.
         """
         undo = [record for change in reversed(self._pending) for record in change.undo]
         if self._pending:
-            self._note(range(self.settled + 1, self.last + 1), error)
+            self._record_failure(range(self.last_finished + 1, self.last + 1), error)
         self._pending.clear()
-        self.settled = self.last
+        self.last_finished = self.last
         for record in undo:
             self._image.replay(record)
-        return [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]
+        return [record.id for record in undo if isinstance(record, TopicRecord | RemoveTopicRecord)]
 
-    def _note(self, undone: range, error: OSError) -> None:
-        self._undone.append((undone, error))
-        if len(self._undone) > _FAILURES_KEPT:
+    def _record_failure(self, undone: range, error: OSError) -> None:
+        self._failures.append((undone, error))
+        if len(self._failures) > _MAX_FAILURES:
             # The oldest ones become one, with all between them: nobody waits for those any more.
-            (first, _), (second, why) = self._undone[:2]
-            self._undone[:2] = [(range(first.start, second.stop), why)]
+            (first, _), (second, why) = self._failures[:2]
+            self._failures[:2] = [(range(first.start, second.stop), why)]
 
-    async def kept(self, change: int | None, write: Callable[[], Awaitable[None]]) -> None:
-        """Return when that change, or every change made by now, is settled by calls of `write`.
+    async def await_durable(self, change: int | None, write: Callable[[], Awaitable[None]]) -> None:
+        """Call `write` until that change, or every change made by now, is finished.
 
         Raises OSError if it was undone.
         """
-        first = self.settled + 1 if change is None else change
+        first = self.last_finished + 1 if change is None else change
         awaited = range(first, (self.last if change is None else change) + 1)
-        while awaited and self.settled < awaited[-1]:
+        while awaited and self.last_finished < awaited[-1]:
             await write()
-        for undone, error in self._undone:
+        for undone, error in self._failures:
             if undone.start < awaited.stop and awaited.start < undone.stop:
                 raise fresh(error)

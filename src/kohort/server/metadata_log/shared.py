@@ -30,11 +30,11 @@ from kohort.errors import KohortError, fresh
 from kohort.protocol.batches import NO_PRODUCER_ID, read_header
 from kohort.server.logging import fields
 from kohort.server.metadata import (
-    AclRecord,
+    AccessControlEntryRecord,
     MetadataImage,
     MetadataRecord,
+    RemoveTopicRecord,
     SupersededError,
-    TopicDeleted,
     TopicRecord,
     UndecodableError,
     decode_batches,
@@ -70,12 +70,12 @@ class SharedMetadataLog:
 
     def __init__(self, storage: SharedStorage, now: Callable[[], Timestamp]) -> None:
         self.state = MetadataImage()
-        self.on_taken_back: Callable[[Collection[UUID]], None] = _ignore
+        self.on_rollback: Callable[[Collection[UUID]], None] = _ignore
         self.end_offset = 0
         """Offset of the next record to be read."""
         self.follow: Follow = self._replay_all
         """Has what other nodes have logged done, record by record: each comes back to `replay`."""
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _no_op
         """Called when this node has appended a change."""
         self._storage = storage
         self._now = now
@@ -88,7 +88,7 @@ class SharedMetadataLog:
         """Held while the end of the log is found out."""
         self._writing: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[Any]] = set()
-        self._me = NO_PRODUCER_ID - 1 - storage.node_id
+        self._own_author = NO_PRODUCER_ID - 1 - storage.node_id
         """The author of the batches of this node."""
         self._author = NO_PRODUCER_ID
         """The author of the first batch that was read last."""
@@ -102,8 +102,8 @@ class SharedMetadataLog:
     # Changes by this node
 
     def commit(self, *records: MetadataRecord) -> None:
-        """Replay the records, which are appended together soon, or taken back."""
-        self._changes.make(records)
+        """Replay the records, which are appended together soon, or rolled back."""
+        self._changes.apply(records)
         self._write_soon()
 
     def _write_soon(self) -> asyncio.Task[None]:
@@ -114,9 +114,9 @@ class SharedMetadataLog:
     async def durable(self, change: int | None = None) -> None:
         """Return when that change, or every change made by now, is in the log.
 
-        Raises OSError if it was taken back.
+        Raises OSError if it was rolled back.
         """
-        await self._changes.kept(change, lambda: asyncio.shield(self._write_soon()))
+        await self._changes.await_durable(change, lambda: asyncio.shield(self._write_soon()))
 
     async def _write(self) -> None:
         try:
@@ -129,22 +129,22 @@ class SharedMetadataLog:
         while (change := self._changes.first) is not None:
             try:
                 if await self._append(change.records, {}):
-                    self._settle(change)
+                    self._mark_durable(change)
                 else:
-                    await self._read_on()
+                    await self._read_to_end()
             except (OSError, FencedError) as error:
-                self._take_back(error)
+                self._roll_back(error)
             except UnknownOutcomeError:
-                await self._find_out(change)
+                await self._resolve_unknown_append(change)
 
-    def _settle(self, change: Change) -> None:
+    def _mark_durable(self, change: Change) -> None:
         """A change is in the log, at the end as it was known."""
-        self._changes.settle(change.number)
+        self._changes.mark_durable(change.number)
         self.end_offset += len(change.records)
         self.on_change()
 
-    async def _find_out(self, change: Change) -> None:
-        """Read on after an append whose outcome is unknown: then it is there, or never will be."""
+    async def _resolve_unknown_append(self, change: Change) -> None:
+        """Read what follows an append whose outcome is unknown: it is there, or never will be."""
         while True:
             try:
                 records = await self._read() or []
@@ -152,8 +152,8 @@ class SharedMetadataLog:
             except (OSError, UnknownOutcomeError):
                 await asyncio.sleep(_RETRY_AFTER_S)
         count = len(change.records)
-        if self._are_mine(records[:count], change.records) and change in self._changes:
-            self._settle(change)
+        if self._are_own(records[:count], change.records) and change in self._changes:
+            self._mark_durable(change)
             records = records[count:]
         await self.follow(records)
 
@@ -171,7 +171,7 @@ class SharedMetadataLog:
         async def run() -> R:
             await self._append_pending()
             while True:
-                await self._read_on()
+                await self._read_to_end()
                 records = decide()
                 if not records or await self._log(records):
                     return result()
@@ -199,37 +199,37 @@ class SharedMetadataLog:
         Raises OSError, FencedError, OutcomeLostError.
         """
         is_doubtful = False
-        over: FencedError | None = None
+        fenced: FencedError | None = None
         while True:
             try:
-                if over is None and await self._append(records, {}):
-                    return await self._done([*enumerate(records, self.end_offset)])
+                if fenced is None and await self._append(records, {}):
+                    return await self._replay_own([*enumerate(records, self.end_offset)])
                 read = await self._read() or []
             except UnknownOutcomeError:
                 is_doubtful = True
             except FencedError as error:
                 if not is_doubtful:
                     raise
-                over = fresh(error)
+                fenced = fresh(error)
                 continue  # what was sent before is there, or never will be
             except OSError:
                 if not is_doubtful:
                     raise
             else:
-                ours = read[: len(records)]
-                if is_doubtful and self._are_mine(ours, records):
-                    return await self._done(ours)
+                appended = read[: len(records)]
+                if is_doubtful and self._are_own(appended, records):
+                    return await self._replay_own(appended)
                 await self.follow(read)
                 if is_doubtful and self._has_read_snapshot:
                     return self._is_in_snapshot(records)
-                if over is not None:
-                    raise fresh(over)
+                if fenced is not None:
+                    raise fresh(fenced)
                 return False
             # What was sent may yet be written; the same once more gets in at most once.
             await asyncio.sleep(_RETRY_AFTER_S)
 
-    async def _done(self, logged: Sequence[tuple[int, MetadataRecord]]) -> bool:
-        """Do what this node has logged."""
+    async def _replay_own(self, logged: Sequence[tuple[int, MetadataRecord]]) -> bool:
+        """Replay records that this node has appended."""
         await self.follow(logged)
         self.on_change()
         return True
@@ -245,23 +245,23 @@ class SharedMetadataLog:
             match record:
                 case TopicRecord(id=topic_id) if topics.get(topic_id) == record:
                     pass
-                case TopicDeleted(id=topic_id) if topic_id not in topics:
+                case RemoveTopicRecord(id=topic_id) if topic_id not in topics:
                     pass
                 case _:
                     raise OutcomeLostError
         return True
 
-    def _are_mine(
+    def _are_own(
         self, read: Sequence[tuple[int, MetadataRecord]], records: Sequence[MetadataRecord]
     ) -> bool:
         """Whether what was read last begins with records that this node has sent.
 
         Another one may have logged the same: the reservation of ids that it gives, say.
         """
-        return self._author == self._me and [record for _, record in read] == [*records]
+        return self._author == self._own_author and [record for _, record in read] == [*records]
 
     async def _append(self, records: Sequence[MetadataRecord], fences: Mapping[int, int]) -> bool:
-        batch = _batch(records, self.end_offset, self._now(), self._me)
+        batch = _batch(records, self.end_offset, self._now(), self._own_author)
         return await self._storage.append(self.end_offset, batch, fences)
 
     # Changes by others
@@ -269,7 +269,7 @@ class SharedMetadataLog:
     def replay(self, offset: int, record: MetadataRecord) -> None:
         """Replay a record that another node has logged."""
         if self._changes and self._changes.affects(_subjects(record), _subjects):
-            self._take_back(SupersededError(None, "another node has changed the same"))
+            self._roll_back(SupersededError(None, "another node has changed the same"))
         self.state.replay(record)
         self.end_offset = offset + 1
 
@@ -277,24 +277,24 @@ class SharedMetadataLog:
         for offset, record in records:
             self.replay(offset, record)
 
-    async def read_on(self) -> None:
-        """Know all that is in the log now. Raises OSError, UnknownOutcomeError."""
-        await self._in_turn(self._read_on)
+    async def read_to_end(self) -> None:
+        """Read and replay the log up to its current end. Raises OSError, UnknownOutcomeError."""
+        await self._in_turn(self._read_to_end)
 
-    async def read_news(self) -> None:
-        """Know more of the log, as much as one read gives. Raises as `read_on`."""
+    async def read_next(self) -> None:
+        """Read and replay what one read of the log returns. Raises as `read_to_end`."""
 
         async def read() -> None:
             await self.follow(await self._read() or ())
 
         await self._in_turn(read)
 
-    async def _read_on(self) -> None:
+    async def _read_to_end(self) -> None:
         while (records := await self._read()) is not None:
             await self.follow(records)
 
     async def _read(self) -> list[tuple[int, MetadataRecord]] | None:
-        """What follows on the end that is known; None if there is nothing.
+        """The records from `end_offset` on, as many as one read returns; None at the end.
 
         Raises KohortError for records of a later version.
         """
@@ -305,49 +305,49 @@ class SharedMetadataLog:
         self._author = read_header(data).producer_id
         self._has_read_snapshot = bool(snapshot_end)
         try:
-            for each in decode_batches(data):
-                if each[0] >= self.end_offset or snapshot_end:
-                    records.append(each)
+            for logged in decode_batches(data):
+                if logged[0] >= self.end_offset or snapshot_end:
+                    records.append(logged)
                 await self._slices.give_way()
         except UndecodableError as error:
             raise KohortError(
                 f"the metadata log of the cluster: {error}. This is Kohort {__version__}: start "
                 "the version of the node that wrote it, or a later one"
             ) from error
-        return await self._up_to(snapshot_end, records) if snapshot_end else records
+        return await self._changes_to_snapshot(snapshot_end, records) if snapshot_end else records
 
-    async def _up_to(
+    async def _changes_to_snapshot(
         self, end_offset: int, snapshot: Sequence[tuple[int, MetadataRecord]]
     ) -> list[tuple[int, MetadataRecord]]:
-        """What leads to the state of a snapshot, in the place of records that are compacted away.
+        """The records that lead from `state` to a snapshot, in place of those compacted away.
 
-        Nobody knows any more whether changes of this node are among them.
+        It is unknown whether changes of this node are among them: pending ones are rolled back.
         """
-        later = MetadataImage()
+        image = MetadataImage()
         for _, record in snapshot:
-            later.replay(record)
+            image.replay(record)
             await self._slices.give_way()
-        self._take_back_superseded()
-        known = records_of(self.state)
-        changes = await asyncio.to_thread(difference, known, records_of(later))
-        self._take_back_superseded()  # what was committed meanwhile
+        self._roll_back_superseded()
+        ours = records_of(self.state)
+        changes = await asyncio.to_thread(difference, ours, records_of(image))
+        self._roll_back_superseded()  # what was committed meanwhile
         # Each of them is of a key of which at least one record was logged meanwhile.
         self._snapshot_end = end_offset
         self.end_offset = end_offset - len(changes)
         return [*enumerate(changes, self.end_offset)]
 
-    def _take_back_superseded(self) -> None:
+    def _roll_back_superseded(self) -> None:
         if self._changes:
-            self._take_back(SupersededError(None, "other nodes have changed much meanwhile"))
+            self._roll_back(SupersededError(None, "other nodes have changed much meanwhile"))
 
-    async def compact(self, after: int = COMPACTED_AFTER) -> None:
-        """Have a snapshot in the place of the log, if more than `after` records make it large.
+    async def compact(self, min_records: int = COMPACTED_AFTER) -> None:
+        """Replace the log by a snapshot if more than `min_records` records follow the last one.
 
         Other nodes may append meanwhile. Raises OSError, FencedError, UnknownOutcomeError.
         """
         async with self._turn:  # else the state may be that in the midst of a batch
             end_offset = self.end_offset
-            if self._changes or end_offset - self._snapshot_end <= after:
+            if self._changes or end_offset - self._snapshot_end <= min_records:
                 return
             records = records_of(self.state)
         batches = await asyncio.to_thread(_snapshot, records, end_offset, self._now())
@@ -382,14 +382,14 @@ class SharedMetadataLog:
         async def run() -> bool:
             await self._append_pending()
             if reads:
-                await self._read_on()
+                await self._read_to_end()
             decided = await in_slices(decide())
             for records in in_batches(decided, _chars):
                 nodes = self.state.cluster.nodes
                 fences = {
-                    each.id: nodes[each.id].session
-                    for each in records
-                    if isinstance(each, NodeFenced) and each.id != self._storage.node_id
+                    record.id: nodes[record.id].session
+                    for record in records
+                    if isinstance(record, NodeFenced) and record.id != self._storage.node_id
                 }
                 if not await self._append(records, fences):
                     break
@@ -398,15 +398,15 @@ class SharedMetadataLog:
 
         return await self._in_turn(run)
 
-    # Taking back
+    # Rolling back
 
-    def _take_back(self, error: Exception) -> None:
-        """Have `state` as if the changes that were not appended had not been made."""
+    def _roll_back(self, error: Exception) -> None:
+        """Undo the changes in `state` that were not appended."""
         lost = len(self._changes)
         why = error if isinstance(error, OSError) else OSError(None, str(error))
         topics = self._changes.undo(why)
         logger.warning("metadata changes were rolled back", extra=fields(changes=lost, why=error))
-        self.on_taken_back(topics)
+        self.on_rollback(topics)
 
     def close(self) -> None:
         """Append nothing more. Idempotent."""
@@ -440,7 +440,7 @@ def _subjects(record: MetadataRecord) -> set[object]:
     match record:
         case TopicRecord(name=name):
             return {key, name}
-        case AclRecord(binding=binding):
+        case AccessControlEntryRecord(binding=binding):
             return {key, binding}
         case _:
             return {key}
@@ -457,5 +457,5 @@ def _ignore(_: Collection[UUID]) -> None:
     pass
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass

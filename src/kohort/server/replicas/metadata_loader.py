@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.logging import fields
-from kohort.server.metadata import MetadataRecord, TopicDeleted, TopicRecord, places_of
+from kohort.server.metadata import MetadataRecord, RemoveTopicRecord, TopicRecord, partitions_of
 from kohort.server.replicas.replica_manager import ReplicaManager
 from kohort.server.replicas.topic import Topic
 from kohort.types import TopicPartition
@@ -102,7 +102,7 @@ class MetadataLoader:
 
     def _places_to_make(self, record: TopicRecord) -> dict[TopicPartition, UUID]:
         known = self._topics.by_id(record.id)
-        return places_of(record, 0 if known is None else len(known.partitions))
+        return partitions_of(record, 0 if known is None else len(known.partitions))
 
     async def _make_or_refuse(self, record: TopicRecord) -> None:
         places = self._places_to_make(record)
@@ -137,7 +137,7 @@ class MetadataLoader:
         match record:
             case TopicRecord():
                 await self._apply_topic(record)
-            case TopicDeleted(id=topic_id):
+            case RemoveTopicRecord(id=topic_id):
                 await self._apply_deletion(self._topics.by_id(topic_id))
 
     async def _apply_topic(self, record: TopicRecord) -> None:
@@ -155,7 +155,7 @@ class MetadataLoader:
         if record.configs != topic.configs:
             self._logs.configure(topic, record.configs)
         if record.partitions > len(topic.partitions):
-            places = places_of(record, len(topic.partitions))
+            places = partitions_of(record, len(topic.partitions))
             added = await self._logs.open_in_slices(places, topic.effective, self._slices)
             self._topics.add_partitions(topic, added)
 

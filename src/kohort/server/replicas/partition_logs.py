@@ -12,7 +12,7 @@ from kohort.log.partition_directories import NameTakenError
 from kohort.log.remote_log import RemoteLog
 from kohort.server.config import Config, effective_topic_configs, topic_log_config
 from kohort.server.logging import fields
-from kohort.server.metadata import TopicRecord, places_of, storage_error
+from kohort.server.metadata import TopicRecord, partitions_of, storage_error
 from kohort.server.replicas.topic import Topic
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
@@ -88,7 +88,7 @@ class PartitionLogs:
             (partition, settings, self._leader_epoch(record.id, partition.partition))
             for record in records
             for settings in (self.settings(self.effective(record.configs)),)
-            for partition in self.here(places_of(record))
+            for partition in self.here(partitions_of(record))
         )
 
     def here(self, places: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, UUID]:
@@ -100,12 +100,12 @@ class PartitionLogs:
     def opened(self, record: TopicRecord) -> Topic:
         """The topic with its logs. Raises KafkaError, OSError."""
         effective = self.effective(record.configs)
-        return Topic(record, tuple(self.open(places_of(record), effective)), effective)
+        return Topic(record, tuple(self.open(partitions_of(record), effective)), effective)
 
     async def opened_in_slices(self, record: TopicRecord, slices: TimeSlices) -> Topic:
         """`opened`, giving way to others."""
         effective = self.effective(record.configs)
-        logs = await self.open_in_slices(places_of(record), effective, slices)
+        logs = await self.open_in_slices(partitions_of(record), effective, slices)
         return Topic(record, logs, effective)
 
     async def open_in_slices(

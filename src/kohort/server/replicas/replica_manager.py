@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kohort.log.base import Log, LogDirectory
 from kohort.server.config import Config
-from kohort.server.metadata import MetadataImage, places_of
+from kohort.server.metadata import MetadataImage, partitions_of
 from kohort.server.replicas.claimed_names import ClaimedNames
 from kohort.server.replicas.deletions import Deletions
 from kohort.server.replicas.partition_logs import PartitionLogs, Placement, everywhere
@@ -52,7 +52,7 @@ class ReplicaManager:
         """
         if self._owned is not None:
             for record in self.image.topics.values():
-                places |= self.logs.here(places_of(record))
+                places |= self.logs.here(partitions_of(record))
             refused = reconcile(self._owned.directories, self.image, places)
             for partition, why in refused.items():
                 self._owned.refuse(partition, why)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import UUID
 
-from kohort.server.metadata import MetadataImage, TopicRecord, places_of
+from kohort.server.metadata import MetadataImage, TopicRecord, partitions_of
 from kohort.server.replicas.claimed_names import ClaimedNames
 from kohort.server.replicas.deletions import Deletions
 from kohort.server.replicas.partition_logs import PartitionLogs
@@ -78,7 +78,7 @@ class Rollback:
 
     def _restore(self, record: TopicRecord) -> None:
         self._names.claim(record.name)
-        places = places_of(record)
+        places = partitions_of(record)
         self._deletions.undo(record.name, places)
         settings = self._logs.settings(self._logs.effective(record.configs))
         for partition, topic_id in places.items():
