@@ -1,7 +1,7 @@
 # Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint audit bench interop clients conformance chaos fuzz clean
+.PHONY: help run test test-long lint audit bench interop clients conformance record chaos fuzz clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -55,6 +55,8 @@ help:
 	@echo "make interop      run the tests with clients written by others, also those that are built first"
 	@echo "make clients      the same, and write docs/compatibility.md from the results"
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
+	@echo "make record       record the answers of an Apache Kafka anew, and print what changed;"
+	@echo "                  KAFKA=4.4.0 for another version, ONLY=PATTERN for some scenarios"
 	@echo "make bench        measure against peers"
 	@echo "make chaos        kill a server 200 times under real clients and 100 times under transactions,"
 	@echo "                  workers as often, nodes of a cluster as often with all else that fails,"
@@ -109,6 +111,9 @@ clients: $(INSTALLED)
 
 conformance: $(INSTALLED)
 	$(BIN)/python -m tests.peers.compare
+
+record: $(INSTALLED)
+	$(BIN)/python -m tests.peers.record $(if $(KAFKA),--version $(KAFKA)) $(if $(ONLY),--only '$(ONLY)')
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks

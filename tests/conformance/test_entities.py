@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 
+from kohort_conformance import newer_messages
 from kohort_conformance.entities import (
     UndecodableResponseError,
     build,
@@ -125,3 +127,111 @@ def test_plain_values_of_every_kind() -> None:
         None, True, "s", "01", "00000000-0000-0000-0000-000000000007",
         1_704_067_200_000, -1, "NONE (0)",
     ]  # fmt: skip
+
+
+TOPIC = uuid.UUID(int=(1 << 64) + 2)
+PARTITION = {"partition_index": 3, "committed_offset": 4, "committed_leader_epoch": 5}
+SOFTWARE = {"client_software_name": "k", "client_software_version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "values", "body"),
+    [
+        ("ApiVersions", 5, SOFTWARE, "026b023100ffffffff00"),
+        ("ApiVersions", 5, {**SOFTWARE, "cluster_id": "c", "node_id": 7}, "026b023102630000000700"),
+        (
+            "TxnOffsetCommit",
+            6,
+            {
+                "transactional_id": "t",
+                "group_id": "g",
+                "producer_id": 8,
+                "producer_epoch": 9,
+                "generation_id_or_member_epoch": 6,
+                "generation_id": 6,
+                "member_id": "i",
+                "topics": [
+                    {"topic_id": TOPIC, "partitions": [{**PARTITION, "committed_metadata": "m"}]}
+                ],
+            },
+            "02740267000000000000000800090000000602690002000000000000000100000000000000020200000003"
+            "000000000000000400000005026d000000",
+        ),
+        ("DeleteGroups", 3, {"groups_names": ["g", "h"]}, "030267026800"),
+    ],
+)
+def test_requests_that_kio_does_not_know_are_those_of_kafkas_classes(
+    api: str, version: int, values: dict[str, Any], body: str
+) -> None:
+    """The bytes are what the classes in kafka-clients-4.4.0.jar write."""
+    frame = encode_request(api, version, values, 7, "me")
+    assert frame[13:].hex() == body
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body", "fields"),
+    [
+        (
+            "ApiVersions",
+            5,
+            "00810200120000000500000000000101080000000000000003",
+            {
+                "error_code": "REBOOTSTRAP_REQUIRED (129)",
+                "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 5}],
+                "throttle_time": 0,
+                "supported_features": [],
+                "finalized_features_epoch": 3,
+                "finalized_features": [],
+                "zk_migration_ready": False,
+            },
+        ),
+        (
+            "TxnOffsetCommit",
+            6,
+            "0000000000020000000000000001000000000000000202000000030064000000",
+            {
+                "throttle_time": 0,
+                "topics": [
+                    {
+                        "topic_id": str(TOPIC),
+                        "partitions": [
+                            {"partition_index": 3, "error_code": "UNKNOWN_TOPIC_ID (100)"}
+                        ],
+                    }
+                ],
+            },
+        ),
+        (
+            "DeleteGroups",
+            3,
+            "00000000000302670044036e6f0002680000000000",
+            {
+                "throttle_time": 0,
+                "results": [
+                    {
+                        "group_id": "g",
+                        "error_code": "NON_EMPTY_GROUP (68)",
+                        "error_message": "no",
+                    },
+                    {"group_id": "h", "error_code": "NONE (0)", "error_message": None},
+                ],
+            },
+        ),
+    ],
+)
+def test_responses_that_kio_does_not_know_are_those_of_kafkas_classes(
+    api: str, version: int, body: str, fields: dict[str, Any]
+) -> None:
+    assert decode_response(api, version, bytes.fromhex(f"00000001{body}")) == fields
+
+
+def test_kio_does_not_know_the_messages_that_are_defined_here() -> None:
+    """One that it knows goes from `newer_messages.py`."""
+    newer = [(api, version) for api, version, _ in newer_messages.NEWER]
+    assert [one for one in newer if one[1] in schema_name_map[one[0]]] == []
+
+
+def test_names_of_a_version_that_kio_does_not_know_are_dropped_from_the_others() -> None:
+    asked = decoded("ApiVersions", 3, **SOFTWARE, cluster_id="c", node_id=7)
+    assert asked.client_software_name == "k"
+    assert not hasattr(asked, "cluster_id")

@@ -142,8 +142,9 @@ def test_the_table_tells_differences_subjects_and_score() -> None:
 
 
 def test_a_reference_survives_its_file() -> None:
-    read = parse(dump("Kafka 9", {"b.x": [step({"f": "ü"})], "a.x": [step(None)]}))
-    assert read.server == "Kafka 9"
+    steps: dict[str, Any] = {"b.x": [step({"f": "ü"})], "a.x": [step(None)]}
+    read = parse(dump(Reference("Kafka 9", steps, {18: (0, 5)}, {"f": (0, 1)})))
+    assert (read.server, read.apis, read.features) == ("Kafka 9", {18: (0, 5)}, {"f": (0, 1)})
     assert list(read.steps) == ["a.x", "b.x"]
     assert read.steps["b.x"] == [step({"f": "ü"})]
 
@@ -177,4 +178,4 @@ def test_patterns_choose_scenarios() -> None:
 
 def test_a_package_without_the_recorded_responses_says_so(tmp_path: Path) -> None:
     with pytest.raises(MissingReferenceError, match="recorded responses of Apache Kafka"):
-        load(tmp_path / "gone.jsonl")
+        load(tmp_path)

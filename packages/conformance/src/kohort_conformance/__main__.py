@@ -1,17 +1,13 @@
-"""`python -m kohort_conformance HOST:PORT` compares, `… record HOST:PORT` records."""
+"""`python -m kohort_conformance HOST:PORT`."""
 
 import sys
 
-from kohort_conformance import command, recording
+from kohort_conformance import command
 
 
 def main() -> int:
     """The command `kohort-conformance`; returns its exit code."""
-    match sys.argv[1:]:
-        case ["record", *arguments]:
-            return recording.main(arguments)
-        case arguments:
-            return command.main(arguments)
+    return command.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

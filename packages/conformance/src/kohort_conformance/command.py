@@ -61,7 +61,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kohort_conformance",
         description=__doc__,
-        epilog="`python -m kohort_conformance record HOST:PORT` records an Apache Kafka",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

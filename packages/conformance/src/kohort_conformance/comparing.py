@@ -1,4 +1,7 @@
-"""Two transcripts of one scenario, and every field in which they differ."""
+"""Two transcripts of one scenario, and every field in which they differ.
+
+A value that is recorded as varying is equal to each one of its kinds.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 
 from kohort_conformance.plain import Plain
 from kohort_conformance.transcript import Step
+from kohort_conformance.varying import allows
 
 ABSENT = "(absent)"
 
@@ -60,6 +64,8 @@ def _outcome(step: Step) -> Plain:
 
 
 def _differ(path: str, wanted: Plain, heard: Plain) -> Iterator[tuple[str, Plain, Plain]]:
+    if allows(wanted, heard):
+        return
     if isinstance(wanted, dict) and isinstance(heard, dict):
         for name in [*wanted, *(name for name in heard if name not in wanted)]:
             inner = f"{path}.{name}" if path else name

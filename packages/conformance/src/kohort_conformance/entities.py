@@ -1,5 +1,7 @@
 """Plain values <-> kio's message classes, for requests of any API and version.
 
+Versions that kio does not know yet are in `newer_messages.py`.
+
 A scenario writes a request as keyword arguments with Kafka's field names in snake case (`_ms` may
 be said or left out, as kio leaves it out): integers for durations and timestamps, dicts for nested
 structures, any iterable for arrays. A field that the version does not have is dropped, one that is
@@ -22,15 +24,17 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from functools import cache
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 from kio.index import load_entity_schema
 from kio.schema.errors import ErrorCode
+from kio.schema.index import PayloadEntityType, api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import TZAware, i32Timedelta, i64, i64Timedelta
 
+from kohort_conformance import newer_messages
 from kohort_conformance.batches import describe
 from kohort_conformance.plain import Plain
 
@@ -41,14 +45,20 @@ class UndecodableResponseError(Exception):
 
 @cache
 def request_class(api: str, version: int) -> type[Any]:
-    """kio's class of a request, by Kafka's name of the API ("JoinGroup")."""
-    return load_entity_schema(_snake(api), version, EntityType.request)
+    """The class of a request, by Kafka's name of the API ("JoinGroup")."""
+    cls: type[Any] = _class(api, version, EntityType.request)
+    return cls
 
 
 @cache
 def response_class(api: str, version: int) -> type[Any]:
-    """kio's class of a response, by Kafka's name of the API."""
-    return _with_numeric_times(load_entity_schema(_snake(api), version, EntityType.response))
+    """The class of a response, by Kafka's name of the API."""
+    return _with_numeric_times(_class(api, version, EntityType.response))
+
+
+def _class(api: str, version: int, kind: PayloadEntityType) -> Any:
+    newer = newer_messages.NEWER.get((_snake(api), version, kind))
+    return load_entity_schema(_snake(api), version, kind) if newer is None else newer
 
 
 MARKS = (
@@ -148,14 +158,22 @@ def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
 
 @cache
 def _names_of_any_version(module_name: str, class_name: str) -> frozenset[str]:
+    """The fields of all versions of a class."""
+    newer: Any = getattr(newer_messages, class_name, None)
+    if module_name == newer_messages.__name__:
+        kind = "request" if "request" in newer.__header_schema__.__module__ else "response"
+        module_name = f"kio.schema.{api_key_map[newer.__api_key__]}.any.{kind}"
+    classes = [newer, *(getattr(module, class_name, None) for module in _versions(module_name))]
+    names = {item.name for one in classes if one is not None for item in fields(one)}
+    return frozenset({*names, *(f"{name}_ms" for name in names)})
+
+
+def _versions(module_name: str) -> list[ModuleType]:
+    """kio's modules that differ from this one only in the version: kio.schema.NAME.VERSION.KIND."""
     package, _, kind = module_name.rpartition(".")
     api = package.rpartition(".")[0]
-    names: set[str] = set()
-    for version in pkgutil.iter_modules(importlib.import_module(api).__path__):
-        module = importlib.import_module(f"{api}.{version.name}.{kind}")
-        if found := getattr(module, class_name, None):
-            names.update(name for item in fields(found) for name in (item.name, f"{item.name}_ms"))
-    return frozenset(names)
+    versions = pkgutil.iter_modules(importlib.import_module(api).__path__)
+    return [importlib.import_module(f"{api}.{one.name}.{kind}") for one in versions]
 
 
 def _value(type_: Any, value: Any) -> Any:

@@ -1,82 +1,185 @@
-"""Records the reference: `python -m kohort_conformance record HOST:PORT` of an Apache Kafka.
+"""Makes a reference of what a server answers, and says what changed against the one before.
 
-The suite is run several times, and only responses that are the same each time are written: a
-scenario whose response differs on Kafka itself is reported and refused.
+Each scenario is played three times. Where two of the passes differ, the scenario is played three
+times more, which then count: on a busy machine a timer may come late once. What differs again is
+recorded as varying (`varying.py`). A scenario whose steps differ has more than one correct outcome:
+it is refused and must be rewritten.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 
-from kohort_conformance.catalogue import all_scenarios
 from kohort_conformance.comparing import Difference, differences
-from kohort_conformance.reference import SERVER, dump, parse, path_in_source_tree
-from kohort_conformance.runner import Run, UnreachableError, run_all
-from kohort_conformance.scenario import DEFAULT, PROFILES
+from kohort_conformance.plain import Plain
+from kohort_conformance.printable import printable
+from kohort_conformance.reference import Range, Reference
+from kohort_conformance.runner import Run, run_all
+from kohort_conformance.scenario import Scenario
 from kohort_conformance.transcript import Step
+from kohort_conformance.varying import UnlikeStepsError, merged_steps, varies, varying_fields
+from kohort_conformance.wire import RawConnection
+
+TIMES: Final = 3
+LONGEST_VALUE: Final = 120
+SHOWN_OF_A_SCENARIO: Final = 12
+
+Pass: TypeAlias = Mapping[str, Sequence[Step]]
+"""The steps of scenarios, by their names."""
+Play: TypeAlias = Callable[[Sequence[Scenario]], Pass]
 
 
-def record(host: str, port: int, times: int, profile: str) -> tuple[list[Run], list[Difference]]:
-    """The runs of the first pass, and the differences of later passes."""
-    passes = [asyncio.run(run_all(host, port, all_scenarios(profile))) for _ in range(times)]
-    return passes[0], [one for later in passes[1:] for one in unstable(passes[0], later)]
+@dataclass
+class Recording:
+    """Transcripts of scenarios, and why others have none."""
+
+    steps: dict[str, list[Step]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, passes: Sequence[Sequence[Step]]) -> None:
+        """Merge the passes of a scenario, or refuse it."""
+        try:
+            self.steps[name] = merged_steps(passes)
+        except UnlikeStepsError as error:
+            self.refused[name] = str(error)
+        else:
+            if (last := passes[0][-1])["step"] == "could not go on":
+                self.refused[name] = f"could not go on: {last['outcome']}"
+                del self.steps[name]
 
 
-def unstable(first: Sequence[Run], second: Sequence[Run]) -> list[Difference]:
-    """How two passes over one server differ."""
-    pairs = zip(first, second, strict=True)
-    return [
-        item
-        for one, other in pairs
-        for item in differences(one.scenario.name, one.steps, other.steps)
-    ]
+def player(host: str, port: int) -> Play:
+    """Plays scenarios on the server at this address. Raises UnreachableError."""
+
+    def play(scenarios: Sequence[Scenario]) -> Pass:
+        runs: list[Run] = asyncio.run(run_all(host, port, scenarios))
+        return {run.scenario.name: run.steps for run in runs}
+
+    return play
 
 
-def _before(path: Path) -> Mapping[str, Sequence[Step]]:
-    return parse(path.read_text(encoding="utf-8")).steps if path.exists() else {}
+def record(play: Play, scenarios: Sequence[Scenario]) -> Recording:
+    """Play all of them three times, and those that differ three times more."""
+    recording = Recording()
+    passes = _passes(play, scenarios)
+    unlike = [one for one in scenarios if not _all_alike(passes[one.name])]
+    if unlike:
+        passes |= _passes(play, unlike)
+    for one in scenarios:
+        recording.add(one.name, passes[one.name])
+    return recording
 
 
-def _names_of_others(profile: str) -> set[str]:
-    return {one.name for one in all_scenarios(None) if one.profile != profile}
+def _passes(play: Play, scenarios: Sequence[Scenario]) -> dict[str, list[Sequence[Step]]]:
+    played = [play(scenarios) for _ in range(TIMES)]
+    return {one.name: [each[one.name] for each in played] for one in scenarios}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Record as the command line says; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m kohort_conformance record", description=__doc__
-    )
-    parser.add_argument("address", metavar="HOST:PORT")
-    parser.add_argument("--times", type=int, default=2, help="passes that must agree")
-    parser.add_argument(
-        "--profile", choices=PROFILES, default=DEFAULT, help="what the server is configured to be"
-    )
-    parser.add_argument("--to", type=Path, default=path_in_source_tree(), metavar="FILE")
-    parser.add_argument("--server", default=SERVER, help="the server's name and version")
-    options = parser.parse_args(arguments)
-    host, _, port = options.address.rpartition(":")
+def _all_alike(passes: Sequence[Sequence[Step]]) -> bool:
+    return not any(differences("", passes[0], other) for other in passes[1:])
+
+
+async def api_versions(host: str, port: int) -> tuple[dict[int, Range], dict[str, Range]]:
+    """The versions of each API of the server, and the levels of each of its features."""
+    connection = await RawConnection.open(host, port)
     try:
-        runs, changed = record(host, int(port), options.times, options.profile)
-    except UnreachableError as error:
-        print(error, file=sys.stderr)
-        return 2
-    for item in changed:
-        print(
-            f"{item.scenario} {item.step} {item.field}: {item.expected!r}, then {item.got!r}",
-            file=sys.stderr,
-        )
-    if changed:
-        return 1
-    others = {
-        name: steps
-        for name, steps in _before(options.to).items()
-        if name in _names_of_others(options.profile)
-    }
-    options.to.write_text(
-        dump(options.server, {**others, **{one.scenario.name: one.steps for one in runs}})
+        software = {"client_software_name": "kohort", "client_software_version": "1"}
+        told: Any = await connection.send("ApiVersions", 4, software, "kohort").response()
+    finally:
+        await connection.close()
+    return (
+        {one["api_key"]: _range(one) for one in told["api_keys"]},
+        {one["name"]: _range(one) for one in told["supported_features"]},
     )
-    print(f"{len(runs)} scenarios written to {options.to}")
-    return 0
+
+
+def _range(one: Mapping[str, int]) -> Range:
+    return one["min_version"], one["max_version"]
+
+
+# --- what was recorded, and what was before
+
+
+def only(reference: Reference, names: Collection[str]) -> Reference:
+    """A reference with these scenarios alone."""
+    steps = {name: steps for name, steps in reference.steps.items() if name in names}
+    return replace(reference, steps=steps)
+
+
+def completed(recorded: Reference, before: Reference, names: Collection[str]) -> Reference:
+    """What was recorded, and of the other scenarios of these names what was before."""
+    return replace(recorded, steps={**only(before, names).steps, **recorded.steps})
+
+
+def changes(before: Reference, after: Reference) -> Iterator[str]:
+    """Lines about everything in which two references differ."""
+    yield from _titled(
+        "look at each: it varies from run to run, and did not before", _varying(before, after)
+    )
+    yield from _titled(f"scenarios changed since {before.server}", _changed(before, after))
+    new, gone = after.steps.keys() - before.steps.keys(), before.steps.keys() - after.steps.keys()
+    yield from _titled("new scenarios", ([name] for name in sorted(new)))
+    yield from _titled("scenarios that are gone", ([name] for name in sorted(gone)))
+    yield from _titled("APIs", _ranges(before.apis, after.apis))
+    yield from _titled("features", _ranges(before.features, after.features))
+
+
+def _titled(title: str, entries: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A heading with the number of entries, and their lines."""
+    shown = list(entries)
+    if shown:
+        yield f"{title} ({len(shown)}):"
+    for lines in shown:
+        yield from (f"  {printable(line)}" for line in lines)
+
+
+def _changed(before: Reference, after: Reference) -> Iterator[list[str]]:
+    for name in sorted(after.steps.keys() & before.steps.keys()):
+        found = differences(name, before.steps[name], after.steps[name])
+        lines = [_difference(one) for one in found if not varies(one.got)]
+        if lines:
+            more = len(lines) - SHOWN_OF_A_SCENARIO
+            yield [*lines[:SHOWN_OF_A_SCENARIO], *([f"{name}  … and {more} more"] * (more > 0))]
+
+
+def _difference(one: Difference) -> str:
+    values = f"{_shown(one.expected)} -> {_shown(one.got)}"
+    return f"{one.scenario}  {one.step}  {one.field}: {values}"
+
+
+def _varying(before: Reference, after: Reference) -> Iterator[list[str]]:
+    for name, steps in sorted(after.steps.items()):
+        known = set(_fields(before.steps.get(name, ())))
+        for place in _fields(steps):
+            if place not in known:
+                yield [f"{name}  {'  '.join(place)}"]
+
+
+def _fields(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    for number, step in enumerate(steps, 1):
+        for path, kinds in varying_fields(step.get("answer")):
+            yield f"{number}. {step['step']}", f"{path}: {kinds}"
+
+
+def _ranges(
+    before: Mapping[int, Range] | Mapping[str, Range],
+    after: Mapping[int, Range] | Mapping[str, Range],
+) -> Iterator[list[str]]:
+    old: dict[Any, Range] = {**before}
+    new: dict[Any, Range] = {**after}
+    for name in sorted(old | new):
+        if old.get(name) != new.get(name):
+            yield [f"{name}: {_bounds(old.get(name))} -> {_bounds(new.get(name))}"]
+
+
+def _bounds(range_: Range | None) -> str:
+    return "none" if range_ is None else f"{range_[0]}-{range_[1]}"
+
+
+def _shown(value: Plain) -> str:
+    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

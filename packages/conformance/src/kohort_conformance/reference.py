@@ -1,60 +1,87 @@
-"""The recorded responses of Apache Kafka: a line of JSON per scenario, in the package."""
+"""The recorded responses of Apache Kafka: a line of JSON per scenario, in the package.
+
+The file is named after the version, `apache-kafka-4.4.0.jsonl`; the package has one. Its first line
+has the server's name, and what its ApiVersions has: each API with its versions, each feature with
+its levels.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TypeAlias
 
 from kohort_conformance.transcript import Step
 
-SERVER = "Apache Kafka 4.3.0"
-FILE = "apache-kafka-4.3.0.jsonl"
+PREFIX, SUFFIX = "apache-kafka-", ".jsonl"
+Range: TypeAlias = tuple[int, int]
+"""The lowest and the highest version or level."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A server's name and its steps by scenario."""
+    """A server's name, its steps by scenario, and its ApiVersions."""
 
     server: str
     steps: Mapping[str, Sequence[Step]]
+    apis: Mapping[int, Range] = field(default_factory=dict)
+    """Versions by API key."""
+    features: Mapping[str, Range] = field(default_factory=dict)
+    """Levels by the feature's name."""
 
 
 class MissingReferenceError(Exception):
     """The recorded responses are not installed."""
 
 
-def load(file: Traversable | None = None) -> Reference:
-    """The reference in `file`, by default the one in the package.
+def load(directory: Traversable | None = None) -> Reference:
+    """The reference in `directory`, by default the one in the package.
 
     Raises MissingReferenceError if it is not there.
     """
-    file = files("kohort_conformance") / FILE if file is None else file
-    try:
-        return parse(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise MissingReferenceError(
-            f"the recorded responses of {SERVER} are missing: {file}; install the package again"
-        ) from None
+    directory = files("kohort_conformance") if directory is None else directory
+    for file in directory.iterdir():
+        if file.name.startswith(PREFIX) and file.name.endswith(SUFFIX):
+            return parse(file.read_text(encoding="utf-8"))
+    raise MissingReferenceError(
+        f"the recorded responses of Apache Kafka are missing: {directory}/{PREFIX}*{SUFFIX}; "
+        "install the package again"
+    )
 
 
 def parse(text: str) -> Reference:
     head, *lines = (json.loads(line) for line in text.splitlines())
-    return Reference(head["server"], {line["scenario"]: line["steps"] for line in lines})
+    return Reference(
+        head["server"],
+        {line["scenario"]: line["steps"] for line in lines},
+        {int(key): (low, high) for key, (low, high) in head.get("apis", {}).items()},
+        {name: (low, high) for name, (low, high) in head.get("features", {}).items()},
+    )
 
 
-def dump(server: str, steps: Mapping[str, Sequence[Step]]) -> str:
+def dump(reference: Reference) -> str:
     """The file's text, in the order of the scenarios' names."""
-    lines: list[object] = [{"server": server}]
-    lines += [{"scenario": name, "steps": steps[name]} for name in sorted(steps)]
+    head = {
+        "server": reference.server,
+        "apis": dict(sorted(reference.apis.items())),
+        "features": dict(sorted(reference.features.items())),
+    }
+    steps = reference.steps
+    lines: list[object] = [head, *({"scenario": one, "steps": steps[one]} for one in sorted(steps))]
     return "".join(
         json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines
     )
 
 
-def path_in_source_tree() -> Path:
-    """The default file of `record`: next to this module."""
-    return Path(__file__).with_name(FILE)
+def write(reference: Reference, version: str, directory: Path | None = None) -> Path:
+    """Write the file of this version, in the source tree by default; those of others go."""
+    directory = Path(__file__).parent if directory is None else directory
+    for other in directory.glob(f"{PREFIX}*{SUFFIX}"):
+        other.unlink()
+    file = directory / f"{PREFIX}{version}{SUFFIX}"
+    file.write_text(dump(reference), encoding="utf-8")
+    return file
