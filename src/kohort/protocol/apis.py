@@ -2,7 +2,7 @@
 
 The `ApiVersions` response is computed from it and requests are dispatched by it, so advertised and
 served versions cannot differ. The name is also the module under `server/handlers/` and kio's schema
-package. Ranges are those of Apache Kafka 4.3. An API that is not in the table is not advertised,
+package. Ranges are those of Apache Kafka 4.4. An API that is not in the table is not advertised,
 and a request for it closes its connection.
 
 Clients use the highest common version, except for those that never request versions: kafka-go sends
@@ -72,7 +72,7 @@ _TABLE = (
     _api(15, "describe_groups", (0, 6), 5),
     _api(16, "list_groups", (0, 5), 3),
     _api(17, "sasl_handshake", (0, 1), NEVER),
-    _api(18, "api_versions", (0, 4), 3),
+    _api(18, "api_versions", (0, 5), 3),
     _api(19, "create_topics", (2, 7), 5),
     _api(20, "delete_topics", (1, 6), 4),
     _api(21, "delete_records", (0, 2), 2),

@@ -1,8 +1,8 @@
 """The features that ApiVersions names (KIP-584): levels that a cluster has agreed on.
 
-`metadata.version` stands for the release: 30 is Apache Kafka 4.3. With `transaction.version` 2
+`metadata.version` stands for the release: 33 is Apache Kafka 4.4. With `transaction.version` 2
 clients use transactions by KIP-890, with `group.version` 1 the consumer protocol of KIP-848. The
-others of Kafka 4.3 (`share.version`, `streams.version`, …) turn on protocols that are not served.
+others of Kafka 4.4 (`share.version`, `streams.version`, …) turn on protocols that are not served.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Feature:
 FEATURES: Final = MappingProxyType(
     {
         "group.version": Feature(first=0, last=1, level=1),
-        "metadata.version": Feature(first=7, last=30, level=30),
+        "metadata.version": Feature(first=7, last=33, level=33),
         "transaction.version": Feature(first=0, last=2, level=2),
     }
 )

@@ -252,6 +252,8 @@ class SaslHandshakeRequest:
 class ApiVersionsRequest:
     client_software_name: str
     client_software_version: str
+    cluster_id: str | None
+    node_id: int
 
 
 @dataclass(frozen=True)

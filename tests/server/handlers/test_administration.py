@@ -322,7 +322,7 @@ def levels(answer: Any) -> list[tuple[str, int, int]]:
     ]
 
 
-LEVELS = [("group.version", 1, 1), ("metadata.version", 30, 30), ("transaction.version", 2, 2)]
+LEVELS = [("group.version", 1, 1), ("metadata.version", 33, 33), ("transaction.version", 2, 2)]
 """Names, and lowest and highest level, of the features in force."""
 
 
@@ -346,7 +346,7 @@ class TestFeatures:
         assert [
             (feature.name, feature.min_version, feature.max_version)
             for feature in response.supported_features
-        ] == [("group.version", 0, 1), ("metadata.version", 7, 30), ("transaction.version", 0, 2)]
+        ] == [("group.version", 0, 1), ("metadata.version", 7, 33), ("transaction.version", 0, 2)]
         assert levels(response) == LEVELS
 
     async def test_older_clients_do_not_see_a_feature_whose_lowest_level_is_0(
@@ -360,7 +360,7 @@ class TestFeatures:
 
     @pytest.mark.parametrize("version", range(3))
     async def test_the_level_in_force_is_accepted(self, bench: HandlerBench, version: int) -> None:
-        kept = {"feature": "metadata.version", "max_version_level": 30}
+        kept = {"feature": "metadata.version", "max_version_level": 33}
         assert await self.update(bench, version, kept) is ErrorCode.none
         assert await self.update(bench, version) is ErrorCode.none
 
@@ -370,10 +370,10 @@ class TestFeatures:
             ("metadata.version", 25, 1),
             ("metadata.version", 25, 2),
             ("metadata.version", 25, 3),
-            ("metadata.version", 31, 1),
+            ("metadata.version", 34, 1),
             ("metadata.version", 0, 2),
             ("metadata.version", -1, 1),
-            ("metadata.version", 30, 0),
+            ("metadata.version", 33, 0),
             ("transaction.version", 3, 1),
             ("transaction.version", 0, 2),
             ("group.version", 2, 1),
@@ -383,11 +383,29 @@ class TestFeatures:
     async def test_all_else_is_refused(
         self, bench: HandlerBench, name: str, level: int, kind: int
     ) -> None:
-        kept = {"feature": "metadata.version", "max_version_level": 30, "upgrade_type": 1}
+        kept = {"feature": "metadata.version", "max_version_level": 33, "upgrade_type": 1}
         update = {"feature": name, "max_version_level": level, "upgrade_type": kind}
         for version in (1, 2):
             code = await self.update(bench, version, kept, update)
             assert code is ErrorCode.invalid_update_version
+
+    @pytest.mark.parametrize(
+        ("kind", "why"),
+        [
+            (2, "Refusing to perform the requested downgrade because it might delete metadata "
+                "information."),
+            (3, "Unsafe metadata downgrade is not supported in this version."),
+        ],
+    )  # fmt: skip
+    async def test_the_text_of_a_refused_downgrade_is_that_of_kafka(
+        self, bench: HandlerBench, kind: int, why: str
+    ) -> None:
+        update = {"feature": "metadata.version", "max_version_level": 30, "upgrade_type": kind}
+        response = await bench.ask("update_features", 2, feature_updates=[update], timeout_ms=1_000)
+        assert response.error_message == (
+            "The update failed for all features since the following feature had an error: "
+            f"Unsupported metadata.version downgrade from 33 to 30. {why}"
+        )
 
     async def test_a_downgrade_of_the_first_version(self, bench: HandlerBench) -> None:
         update = {"feature": "metadata.version", "max_version_level": 25, "allow_downgrade": True}

@@ -71,9 +71,9 @@ async def log_in(peer: Peer, message: bytes = ALICE, *, version: int = 2) -> Any
     return await peer.ask("sasl_authenticate", version, auth_bytes=message)
 
 
-async def versions(peer: Peer, **changes: Any) -> ErrorCode:
+async def versions(peer: Peer, version: int = 3, **changes: Any) -> ErrorCode:
     fields = {"client_software_name": "test", "client_software_version": "1"} | changes
-    code: ErrorCode = (await peer.ask("api_versions", 3, **fields)).error_code
+    code: ErrorCode = (await peer.ask("api_versions", version, **fields)).error_code
     return code
 
 
@@ -100,6 +100,18 @@ async def test_requests_are_served_after_a_login_as_those_of_its_user(version: i
         await peer.ask("list_groups", 4, states_filter=())
         assert asked == ["User:alice"]
         assert wire.listener.metrics.logins == 1
+
+
+async def test_the_expected_node_is_compared_after_the_login() -> None:
+    """As Apache Kafka 4.4 does."""
+    another = {"cluster_id": "another", "node_id": 7}
+    async with Wire(sasl=secured()) as wire:
+        peer = await wire.peer()
+        assert await versions(peer, 5, cluster_id="another") is ErrorCode.invalid_request
+        assert await versions(peer, 5, **another) is NONE
+        assert (await log_in(peer)).error_code is NONE
+        assert await versions(peer, 5, **another) is ErrorCode.rebootstrap_required
+        assert await versions(peer, 5) is NONE
 
 
 async def test_request_time_counts_from_the_login_on() -> None:

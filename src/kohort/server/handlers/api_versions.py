@@ -1,8 +1,10 @@
-"""ApiVersions (18) v0-4: the APIs and versions that are served, from the table `protocol.apis`.
+"""ApiVersions (18) v0-5: the APIs and versions that are served, from the table `protocol.apis`.
 
 v1 adds the throttle time; v3 is flexible, brings the client's software name and version (KIP-511)
 and features as tagged fields (`protocol.features`); v4 differs only in naming features whose lowest
-level is 0.
+level is 0. v5 has the cluster and the node that the client expects, both or neither: another node
+responds with REBOOTSTRAP_REQUIRED (KIP-1242). As in Kafka, this is not compared before the client
+has authenticated by SASL.
 
 A version that is not served gets a response all the same, in v0, with error 35 and the row of
 ApiVersions itself, so that a newer client learns what to ask with (KIP-511). The response header is
@@ -23,26 +25,47 @@ from kohort.server.services import Services
 if TYPE_CHECKING:
     from kohort.protocol.requests import ApiVersionsRequest
 
+SOFTWARE_SINCE: Final = 3
 SUPPORTED_FEATURE_LEVEL_0_SINCE: Final = 4
 """Older clients take a feature whose lowest level is 0 for malformed (KIP-1022)."""
+EXPECTED_NODE_SINCE: Final = 5
+_NO_NODE_ID: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(_services: Services, exchange: Exchange, request: "ApiVersionsRequest") -> None:
-    """Respond with the table; 42 if Kafka would refuse the client's software name or version.
+def handle(services: Services, exchange: Exchange, request: "ApiVersionsRequest") -> None:
+    """Respond with the table, or with an error.
 
-    `request` is None for a version that is not served.
+    INVALID_REQUEST if Kafka would refuse the client's software name or version, or if only one of
+    cluster and node is expected; REBOOTSTRAP_REQUIRED if this is another node. `request` is None
+    for a version that is not served.
     """
     if request is None:
         exchange.respond_encoded(_only_itself(), (ErrorCode.unsupported_version,))
         return
-    if exchange.version >= 3:
+    error = _error(services, exchange, request)
+    if error is None:
+        exchange.respond_encoded(_all(exchange.version))
+    else:
+        exchange.respond(response(API_VERSIONS, exchange.version, error_code=error))
+
+
+def _error(
+    services: Services, exchange: Exchange, request: "ApiVersionsRequest"
+) -> ErrorCode | None:
+    if exchange.version >= SOFTWARE_SINCE:
         names = (request.client_software_name, request.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, names)):
-            refused = response(API_VERSIONS, exchange.version, error_code=ErrorCode.invalid_request)
-            exchange.respond(refused)
-            return
-    exchange.respond_encoded(_all(exchange.version))
+            return ErrorCode.invalid_request
+    if exchange.version < EXPECTED_NODE_SINCE:
+        return None
+    expected = (request.cluster_id, request.node_id)
+    if (request.cluster_id is None) is not (request.node_id == _NO_NODE_ID):
+        return ErrorCode.invalid_request
+    if request.cluster_id is None or expected == (services.cluster_id, services.node_id):
+        return None
+    has_authenticated = exchange.login is None or exchange.login.is_done
+    return ErrorCode.rebootstrap_required if has_authenticated else None
 
 
 @cache

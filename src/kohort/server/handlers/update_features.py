@@ -6,7 +6,7 @@ validate; v2 has no result per feature.
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.features import FEATURES
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from kohort.protocol.requests import FeatureUpdateKey, UpdateFeaturesRequest
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+_SAFE_REFUSED: Final = (
+    "Refusing to perform the requested downgrade because it might delete metadata information."
+)
+_UNSAFE_REFUSED: Final = "Unsafe metadata downgrade is not supported in this version."
 
 
 def handle(
@@ -73,10 +77,10 @@ def _validate(node_id: int, update: "FeatureUpdateKey") -> None:
             "either safe or unsafe downgrade.",
         )
     if level != feature.level:
+        why = _UNSAFE_REFUSED if kind == UNSAFE_DOWNGRADE else _SAFE_REFUSED
         raise KafkaError(
             ErrorCode.invalid_update_version,
-            f"Unsupported {name} downgrade from {feature.level} to {level}. Refusing to perform "
-            "the requested downgrade because it might delete metadata information.",
+            f"Unsupported {name} downgrade from {feature.level} to {level}. {why}",
         )
 
 
