@@ -14,7 +14,7 @@ KAFKA_4_4 = {
     "api_versions": (0, 5), "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0,
     2),
     "init_producer_id": (0, 5), "offset_for_leader_epoch": (2, 4), "describe_configs": (1, 4),
-    "create_partitions": (0, 3), "delete_groups": (0, 2), "incremental_alter_configs": (0, 1),
+    "create_partitions": (0, 3), "delete_groups": (0, 3), "incremental_alter_configs": (0, 1),
     "list_partition_reassignments": (0, 0), "offset_delete": (0, 0), "describe_cluster": (0, 2),
     "describe_topic_partitions": (0, 0), "describe_acls": (1, 3), "create_acls": (1, 3),
     "delete_acls": (1, 3), "describe_log_dirs": (1, 5),

@@ -91,7 +91,7 @@ _TABLE = (
     _api(35, "describe_log_dirs", (1, 5), 2),
     _api(36, "sasl_authenticate", (0, 2), 2),
     _api(37, "create_partitions", (0, 3), 2),
-    _api(42, "delete_groups", (0, 2), 2),
+    _api(42, "delete_groups", (0, 3), 2),
     _api(43, "elect_leaders", (0, 2), 2),
     _api(44, "incremental_alter_configs", (0, 1), 1),
     _api(45, "alter_partition_reassignments", (0, 1), 0),

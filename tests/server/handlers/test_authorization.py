@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[int, ErrorCode, dict[str, Any]]] = {
     "describe_log_dirs": (3, CLUSTER, {"topics": None}),
     "create_partitions": (3, TOPIC, {"timeout_ms": 1_000, "topics": [
         {"name": "orders", "count": 9}]}),
-    "delete_groups": (2, GROUP, {"groups_names": ["billing"]}),
+    "delete_groups": (3, GROUP, {"groups_names": ["billing"]}),
     "elect_leaders": (2, CLUSTER, {"topic_partitions": None}),
     "incremental_alter_configs": (1, TOPIC, {"resources": [
         {**RESOURCE, "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}]}]}),

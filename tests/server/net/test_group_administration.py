@@ -117,6 +117,30 @@ async def test_delete_groups_is_answered_in_every_version(version: int) -> None:
         assert (await peer.ask("delete_groups", version, groups_names=[])).results == ()
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ErrorCode.none, None),
+        (ErrorCode.group_id_not_found, None),
+        (ErrorCode.non_empty_group, None),
+        (ErrorCode.not_coordinator, "This is not the correct coordinator."),
+        (ErrorCode.coordinator_not_available, "The coordinator is not available."),
+        (
+            ErrorCode.coordinator_load_in_progress,
+            "The coordinator is loading and hence can't process requests.",
+        ),
+    ],
+)
+async def test_only_errors_of_the_coordinator_have_a_text(
+    error: ErrorCode, text: str | None
+) -> None:
+    """The texts of Apache Kafka 4.4."""
+    async with Wire() as wire:
+        wire.groups.answers[asked.DeleteGroup] = answered.DeleteGroupResponse(error)
+        answer = await (await wire.peer()).ask("delete_groups", 3, groups_names=["g"])
+        assert [(each.error_code, each.error_message) for each in answer.results] == [(error, text)]
+
+
 def indexes(*partitions: int) -> list[dict[str, int]]:
     return [{"partition_index": partition} for partition in partitions]
 

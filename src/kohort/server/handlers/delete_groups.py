@@ -1,6 +1,7 @@
-"""DeleteGroups (42) v0-2: groups without members, and all that they committed, are forgotten.
+"""DeleteGroups (42) v0-3: groups without members, and all that they committed, are forgotten.
 
-v2 is flexible. A group that is named twice has one result.
+v2 is flexible. v3 has a text for each error. As in Kafka, errors of a single group have none, only
+those of its coordinator. A group that is named twice has one result.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE: Final = 500
 """Groups whose shards are asked before the first of them has responded."""
+_TEXTS: Final = {
+    ErrorCode.coordinator_load_in_progress: "The coordinator is loading and hence can't process "
+    "requests.",
+    ErrorCode.coordinator_not_available: "The coordinator is not available.",
+    ErrorCode.not_coordinator: "This is not the correct coordinator.",
+}
+"""Kafka's texts for the errors of a coordinator."""
 
 
 async def handle(services: Services, exchange: Exchange, request: "DeleteGroupsRequest") -> None:
@@ -36,7 +44,9 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteGroupsR
         errors = {group: each.error for group, each in zip(allowed, responses, strict=True)}
         for group in groups:
             error = errors.get(group, ErrorCode.group_authorization_failed)
-            results.append({"group_id": group, "error_code": error})
+            results.append(
+                {"group_id": group, "error_code": error, "error_message": _TEXTS.get(error)}
+            )
         await slices.give_way()
     await respond_large(services, exchange, {"results": results}, len(results))
 
