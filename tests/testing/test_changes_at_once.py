@@ -180,7 +180,7 @@ class Changes:
                 *node.controller.client_quotas.alter_quotas({entity: {**current, key: 1.0}})
             )
 
-        await node.controller.writer.decided(change)
+        await node.controller.writer.until_durable(change)
         self.told["quota", key] += 1
 
     async def set_group_config(self, node: Node, name: str) -> None:
@@ -194,7 +194,7 @@ class Changes:
                 )
             )
 
-        await node.controller.writer.decided(change)
+        await node.controller.writer.until_durable(change)
         self.told["config", key] += 1
 
     async def change_acl(self, node: Node, name: str) -> None:
@@ -319,7 +319,9 @@ async def all_partitions_are_led(cluster: Nodes) -> None:
     """By one node each."""
     await cluster.advance(5_000)
     led = [
-        partition for node in cluster.nodes.values() for partition in node.controller.replicas.led
+        partition
+        for node in cluster.nodes.values()
+        for partition in node.controller.replicas.led_epochs
     ]
     (node, *_) = cluster.nodes.values()
     there = [log.topic_partition for topic in node.topics.all() for log in topic.partitions]
@@ -329,7 +331,7 @@ async def all_partitions_are_led(cluster: Nodes) -> None:
 async def test_a_creation_does_not_wait_for_a_leader_of_a_topic_that_was_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kohort.server.controller.shared_topic_changes.LED_WITHIN_S", 3_600.0)
+    monkeypatch.setattr("kohort.server.controller.shared_topic_changes.LEADER_TIMEOUT_S", 3_600.0)
     cluster = Nodes(**COORDINATORS)
     one, two = await cluster.start(1), await cluster.start(2)
     for deleting in (one, two):

@@ -31,7 +31,7 @@ async def test_partitions_of_a_crashed_node_are_led_by_others_with_all_records()
     await one.controller.topics.create_each([NewTopic("orders", PARTITIONS)])
     await cluster.advance(500)
     led = {
-        node: len([p for p in node.controller.replicas.led if p.topic == "orders"])
+        node: len([p for p in node.controller.replicas.led_epochs if p.topic == "orders"])
         for node in (one, two)
     }
     assert led == {one: 2, two: 2}
@@ -53,12 +53,12 @@ async def test_nodes_decide_once_on_what_stays_as_it_is(monkeypatch: pytest.Monk
     for node_id in (1, 2):
         await cluster.start(node_id)
     await cluster.advance(60_000, step_ms=1_000)
-    monkeypatch.delattr(SharedReplicaManager, "spread")
+    monkeypatch.delattr(SharedReplicaManager, "topic_sizes")
     await cluster.advance(5_000)
     monkeypatch.undo()
     cluster.crash(1)
     await cluster.advance(5_000)
-    led = cluster.nodes[2].controller.replicas.led
+    led = cluster.nodes[2].controller.replicas.led_epochs
     assert len(led) == 3 + 2
 
 
@@ -280,7 +280,7 @@ class NodeSimulation:
             for other in self.cluster.nodes.values():
                 assert (other.log("orders", partition).leader_epoch >= 0) is (other is node)
         counts = sorted(
-            sum(partition.topic == "orders" for partition in node.controller.replicas.led)
+            sum(partition.topic == "orders" for partition in node.controller.replicas.led_epochs)
             for node in self.cluster.nodes.values()
         )
         assert counts == [1, 1, 2]

@@ -712,7 +712,7 @@ async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
     assert len(ready) >= 2
     assert not any(ready)
     assert manager.status().is_ready
-    assert replicas.led
+    assert replicas.led_epochs
 
 
 async def test_trouble_is_told_once_and_its_end_too(
@@ -765,12 +765,12 @@ async def test_a_node_whose_id_was_taken_waits_and_sends_clients_to_its_successo
     for _ in range(3):
         await manager.tick()
         await successor.renew()
-        assert not replicas.led
+        assert not replicas.led_epochs
     assert controller.metadata.state.cluster.nodes == {1: registered}
     assert "another process serves as node 1" in str(manager.status().reasons())
     await successor.release()
     await manager.tick()
-    assert replicas.led
+    assert replicas.led_epochs
     assert manager.status().is_ready
 
 
@@ -804,7 +804,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     assert [record.getMessage() for record in caplog.records] == [
         "cannot open partitions, retrying"
     ]
-    assert len(replicas.led) == replicas.taken == 3
+    assert len(replicas.led_epochs) == replicas.leaderships_gained == 3
 
 
 async def test_tasks_begun_together_have_ended_after_a_cancellation() -> None:

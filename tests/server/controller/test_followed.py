@@ -28,7 +28,7 @@ from kohort.server.controller import (
 from kohort.server.metadata import METADATA, ClusterIdRecord, TopicRecord, decode_batches
 from kohort.server.metadata_log import FollowedMetadataLog
 from kohort.server.metadata_log.local import METADATA_LOG_CONFIG, LocalMetadataLog
-from kohort.server.replicas.metadata_loader import TOPICS_AT_ONCE
+from kohort.server.replicas.metadata_loader import MAX_BATCH_TOPICS
 from kohort.types import Timestamp, TopicPartition
 
 WORKERS = 2
@@ -235,7 +235,7 @@ async def test_places_of_many_topics_are_made_together(
         *(pair.logs.directories, "make"),
         lambda places: (made.append(len(places)), make(places)),
     )
-    names = [f"t{number}" for number in range(TOPICS_AT_ONCE)]
+    names = [f"t{number}" for number in range(MAX_BATCH_TOPICS)]
     await pair.leader.topics.create_each([NewTopic(name, 2) for name in names])
     await pair.leader.topics.grow_each([Growth("t0", 5)])
     await pair.follow()
@@ -292,7 +292,7 @@ async def test_topics_are_made_by_the_other_node(pair: "Pair") -> None:
 async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
     pair: "Pair", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarded_topic_changes, "CREATED_WITHIN_S", 0.01)
+    monkeypatch.setattr(forwarded_topic_changes, "CREATION_TIMEOUT_S", 0.01)
     asked: list[Sequence[NewTopic]] = []
     responds = asyncio.Event()
     create_each = pair.create_each

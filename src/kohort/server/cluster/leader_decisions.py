@@ -89,7 +89,7 @@ class LeaderDecisions:
         at = self._metadata.end_offset, nodes
         if at == self._nothing_for:
             return ()
-        topics = yield from self._replicas.spread()
+        topics = yield from self._replicas.topic_sizes()
         decided = yield from decide(cluster, topics, nodes)
         self._nothing_for = None if decided else at
         if not decided:

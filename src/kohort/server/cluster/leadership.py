@@ -165,10 +165,10 @@ class LeadershipLoop:
         assigned = len(self._partitions.assigned()) if self._may_lead else 0
         return NodeStatus(
             nodes=len(self._metadata.state.cluster.nodes),
-            led=replicas.led_by_kind(),
-            awaited=max(assigned - len(replicas.led), 0),
-            taken=replicas.taken,
-            given_up=replicas.given_up,
+            led=replicas.led_counts(),
+            awaited=max(assigned - len(replicas.led_epochs), 0),
+            taken=replicas.leaderships_gained,
+            given_up=replicas.leaderships_lost,
             has_lease=lease.is_held,
             is_registered=self._registration.is_logged and self._has_worked,
             lease_age_s=lease.age_s,

@@ -56,7 +56,7 @@ class LedPartitions:
     @property
     def led(self) -> Mapping[TopicPartition, int]:
         """The partitions that are open here, with their leader epochs."""
-        return self._replicas.led
+        return self._replicas.led_epochs
 
     def assigned(self) -> Sequence[tuple[TopicIdPartition, int]]:
         """Partitions and epochs that the metadata log assigns to this node."""
@@ -66,10 +66,15 @@ class LedPartitions:
     async def reconcile(self, *, may_lead: bool) -> None:
         """Lead the assigned partitions, and no others; none unless `may_lead`. Raises OSError."""
         replicas, end_offset = self._replicas, self._metadata.end_offset
-        if self._reconciled == (end_offset, may_lead, replicas.taken, replicas.given_up):
+        if self._reconciled == (
+            end_offset,
+            may_lead,
+            replicas.leaderships_gained,
+            replicas.leaderships_lost,
+        ):
             return
         slices, mine = TimeSlices(), dict[TopicPartition, int]()
-        wanted, led = [], replicas.led
+        wanted, led = [], replicas.led_epochs
         for place, epoch in self.assigned() if may_lead else ():
             partition = replicas.partition_of(place)
             if partition is not None:
@@ -81,7 +86,12 @@ class LedPartitions:
         is_complete = await self._open(wanted)
         # Fewer are led if the lease was over meanwhile.
         if is_complete and len(led) == len(mine):
-            self._reconciled = end_offset, may_lead, replicas.taken, replicas.given_up
+            self._reconciled = (
+                end_offset,
+                may_lead,
+                replicas.leaderships_gained,
+                replicas.leaderships_lost,
+            )
 
     async def _open(self, wanted: Sequence[tuple[TopicIdPartition, int]]) -> bool:
         """Open partitions in these epochs; False, with a line in the log, if some cannot be."""
@@ -131,7 +141,7 @@ class LedPartitions:
     async def resign_all(self) -> None:
         """Close all partitions: other nodes may have taken them over."""
         with suppress(*STORAGE_FAILURES):
-            await self.resign(tuple(self._replicas.led))
+            await self.resign(tuple(self._replicas.led_epochs))
 
 
 async def run_all(work: Iterable[Coroutine[Any, Any, None]]) -> None:

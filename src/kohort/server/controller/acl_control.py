@@ -21,13 +21,13 @@ class AclControl:
 
     def create_acls(self, bindings: Iterable[AclBinding]) -> Sequence[AccessControlEntryRecord]:
         """Records of those entries that do not exist."""
-        new = (each for each in dict.fromkeys(bindings) if self._acls.id_of(each) is None)
-        return [AccessControlEntryRecord(self._new_id(), each) for each in new]
+        new = (binding for binding in dict.fromkeys(bindings) if self._acls.id_of(binding) is None)
+        return [AccessControlEntryRecord(self._new_id(), binding) for binding in new]
 
     def delete_acls(self, ids: Iterable[UUID]) -> Sequence[RemoveAccessControlEntryRecord]:
         """Records that remove those of the entries that exist."""
         return [
-            RemoveAccessControlEntryRecord(each)
-            for each in dict.fromkeys(ids)
-            if self._acls.get(each) is not None
+            RemoveAccessControlEntryRecord(acl_id)
+            for acl_id in dict.fromkeys(ids)
+            if self._acls.get(acl_id) is not None
         ]

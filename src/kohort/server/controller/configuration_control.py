@@ -18,14 +18,14 @@ class ConfigurationControl:
 
     def configured(self, kind: ResourceType) -> Iterable[str]:
         """The names of resources of this kind on which something is set."""
-        return tuple(name for each, name in self._configs if each is kind)
+        return tuple(name for resource_type, name in self._configs if resource_type is kind)
 
     def apply_to(self, config: Config) -> None:
         """Have the configs of brokers in force in `config`, that of one of them."""
-        of_all, of_one = (
+        of_all_brokers, of_this_broker = (
             self.configs_of(ResourceType.BROKER, name) for name in ("", str(config["node.id"]))
         )
-        config.set_dynamic(of_all, of_one)
+        config.set_dynamic(of_all_brokers, of_this_broker)
 
     def set_configs(
         self, kind: ResourceType, name: str, configs: Mapping[str, str]

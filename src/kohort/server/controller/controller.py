@@ -16,7 +16,7 @@ from kohort.server.controller.acl_control import AclControl
 from kohort.server.controller.client_quota_control import ClientQuotaControl
 from kohort.server.controller.configuration_control import ConfigurationControl
 from kohort.server.controller.forwarded_topic_changes import ActiveController, ForwardedTopicChanges
-from kohort.server.controller.metadata_writer import MetadataWriter, SharedMetadataWriter
+from kohort.server.controller.metadata_writer import MetadataWriter
 from kohort.server.controller.producer_id_manager import ProducerIdManager
 from kohort.server.controller.replication_control import ReplicationControl
 from kohort.server.controller.scram_control import ScramControl
@@ -68,7 +68,7 @@ class Controller:
 
     async def allocate_producer_ids(self) -> range:
         """Ids that are given to nobody else; their reservation is durable. Raises KafkaError."""
-        return await self.writer.decided(self.reserve_producer_ids)
+        return await self.writer.until_durable(self.reserve_producer_ids)
 
     def reserve_producer_ids(self) -> range:
         """`allocate_producer_ids`, whose reservation need not be durable yet."""
@@ -96,7 +96,7 @@ class SharedController(Controller):
         replicas = SharedReplicaManager(
             logs, _configured(config, metadata), metadata.state, lambda: metadata.end_offset
         )
-        writer = SharedMetadataWriter(metadata, replicas, config)
+        writer = MetadataWriter(metadata, replicas, config)
         super().__init__(writer, replicas)
         loader = MetadataLoader(metadata, replicas, writer.publish)
         self.topics = SharedTopicChanges(writer, replicas, self.replication, loader.applied)
@@ -186,8 +186,10 @@ def _configured(config: Config, metadata: MetadataLog) -> Config:
     return config
 
 
-def _start(controller: Controller, logs: LogDirectory, places: dict[TopicPartition, UUID]) -> None:
-    controller.replicas.start(places)
+def _start(
+    controller: Controller, logs: LogDirectory, other_partitions: dict[TopicPartition, UUID]
+) -> None:
+    controller.replicas.start(other_partitions)
     controller.replicas.topics.start_at(controller.metadata.end_offset)
     if controller.metadata_log is not None:
         controller.metadata_log.flush()

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Final
 
-WAIT_AT_MOST_S: Final = 0.1
+MAX_WAIT_S: Final = 0.1
 """A node that is slow does not hold up changes for longer."""
 
 
@@ -20,25 +20,25 @@ class Followers:
     def reached(self, connection: Hashable, offset: int) -> None:
         """The node at the other end knows all records before `offset`."""
         self._offsets[connection] = offset
-        self._tell()
+        self._notify()
 
-    def gone(self, connection: Hashable) -> None:
+    def remove(self, connection: Hashable) -> None:
         """Wait for a node no more."""
         self._offsets.pop(connection, None)
-        self._tell()
+        self._notify()
 
-    async def know(self, offset: int) -> None:
-        """Return when all know the records before `offset`, or after `WAIT_AT_MOST_S`."""
-        if self._all_know(offset):
+    async def await_reached(self, offset: int) -> None:
+        """Return when all know the records before `offset`, or after `MAX_WAIT_S`."""
+        if self._have_all_reached(offset):
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(WAIT_AT_MOST_S):
-                while not self._all_know(offset):
+            async with asyncio.timeout(MAX_WAIT_S):
+                while not self._have_all_reached(offset):
                     await self._moved.wait()
 
-    def _all_know(self, offset: int) -> bool:
-        return all(each >= offset for each in self._offsets.values())
+    def _have_all_reached(self, offset: int) -> bool:
+        return all(reached >= offset for reached in self._offsets.values())
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()

@@ -11,14 +11,14 @@ from kohort.server.controller.replication_control import ReplicationControl
 from kohort.server.controller.topic_changes import TopicChanges
 from kohort.server.replicas import ReplicaManager, Topic
 
-CREATED_WITHIN_S: Final = 1.0
+CREATION_TIMEOUT_S: Final = 1.0
 """Time that a client waits for a topic that is created because it asked for it."""
 
 
 class ActiveController(Protocol):
     """The node that changes topics."""
 
-    async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+    async def create_each(self, new_topics: Sequence[NewTopic]) -> list[KafkaError | None]:
         """Create topics, each by itself; in the same order, why one was not. Raises KafkaError."""
         ...
 
@@ -44,7 +44,7 @@ class ForwardedTopicChanges(TopicChanges):
 
     async def create_each(
         self,
-        wanted: Sequence[NewTopic],
+        new_topics: Sequence[NewTopic],
         deadline: float | None = None,  # noqa: ARG002
     ) -> list[Topic | KafkaError]:
         """Have topics made; in the same order the topic, or why it was not made.
@@ -52,30 +52,31 @@ class ForwardedTopicChanges(TopicChanges):
         One that is not known here in time is UNKNOWN_TOPIC_OR_PARTITION: clients ask again, and
         what else they ask must not wait for a controller that is away.
         """
-        new = [each for each in wanted if each.name not in self._creating]
-        if new:
+        to_request = [topic for topic in new_topics if topic.name not in self._creating]
+        if to_request:
             self._creating |= dict.fromkeys(
-                (each.name for each in new), asyncio.create_task(self._have_created(new))
+                (topic.name for topic in to_request),
+                asyncio.create_task(self._request_creation(to_request)),
             )
-        creating = {each.name: self._creating[each.name] for each in wanted}
+        creating = {topic.name: self._creating[topic.name] for topic in new_topics}
         if creating:
-            await asyncio.wait(set(creating.values()), timeout=CREATED_WITHIN_S)
+            await asyncio.wait(set(creating.values()), timeout=CREATION_TIMEOUT_S)
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
         return [
             (task.result().get(name) if task.done() else None) or self._topics.get(name) or unknown
             for name, task in creating.items()
         ]
 
-    async def _have_created(self, wanted: Sequence[NewTopic]) -> dict[str, KafkaError]:
+    async def _request_creation(self, new_topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """By name, why the controller did not make a topic."""
         try:
-            errors = await self._controller.create_each(wanted)
+            errors = await self._controller.create_each(new_topics)
         except KafkaError:
             return {}
         finally:
-            for each in wanted:
-                del self._creating[each.name]
-        return {each.name: error for each, error in zip(wanted, errors, strict=True) if error}
+            for topic in new_topics:
+                del self._creating[topic.name]
+        return {topic.name: error for topic, error in zip(new_topics, errors, strict=True) if error}
 
     def close(self) -> None:
         for task in self._creating.values():

@@ -42,7 +42,7 @@ from kohort.server.metadata_log import (
 )
 from kohort.server.replicas import ReplicaManager
 
-CHANGED_WITHIN_S: Final = 30.0
+DEFAULT_TIMEOUT_S: Final = 30.0
 """Time that a client waits for a change if its request has no timeout of its own: Kafka's default
 `request.timeout.ms`."""
 
@@ -71,8 +71,10 @@ class MetadataWriter:
         self._config = config
         self._changing = asyncio.Lock()
         """Held by each change of topics that waits in between."""
+        self._has_deadlines = isinstance(metadata, SharedMetadataLog)
+        """Whether clients are told when a change takes long: other nodes may have to respond."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        metadata.on_rollback = self._rolled_back
+        metadata.on_rollback = self._on_rolled_back
 
     # Committing
 
@@ -87,22 +89,22 @@ class MetadataWriter:
             self.publish(*records)
 
     def publish(self, *records: MetadataRecord) -> None:
-        """Have records that were replayed act: configs of brokers, ACLs, producer ids."""
+        """Apply replayed records to what depends on them: broker configs, ACLs, producer ids."""
         kinds = {type(record) for record in records}
         if ConfigRecord in kinds:
             self.configuration.apply_to(self._config)
         if not kinds.isdisjoint((AccessControlEntryRecord, RemoveAccessControlEntryRecord)):
-            self._tell_acls_changed()
+            self._notify_acls_changed()
         if ProducerIdsRecord in kinds:
             self.producer_ids.reserved(self.metadata.state.producer_ids_end)
 
-    def _tell_acls_changed(self) -> None:
-        for tell in self.on_acls_changed:
-            tell()
+    def _notify_acls_changed(self) -> None:
+        for callback in self.on_acls_changed:
+            callback()
 
     @property
     def last_change(self) -> int:
-        """Number of the latest change, for `durable` and `is_kept`."""
+        """Number of the latest change, for `durable` and `became_durable`."""
         return self.metadata.last_change
 
     async def durable(self, change: int | None = None) -> None:
@@ -114,9 +116,9 @@ class MetadataWriter:
         try:
             await self.metadata.durable(change)
         except OSError as error:
-            await self._replicas.rollback.finished()
+            await self._replicas.rollback.finish_in_slices()
             raise storage_error(error) from error
-        await self.followers.know(self.metadata.end_offset)
+        await self.followers.await_reached(self.metadata.end_offset)
         await self._deletions.finish(deleted)
 
     def flush(self) -> None:
@@ -128,8 +130,8 @@ class MetadataWriter:
             raise storage_error(error) from error
         self._deletions.finish_all()
 
-    async def is_kept(self, change: int | None) -> bool:
-        """Whether a change is durable, or every change so far; else others had changed the same.
+    async def became_durable(self, change: int | None) -> bool:
+        """Wait until a change is durable, or every change so far; False if it was superseded.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -144,51 +146,51 @@ class MetadataWriter:
     # Deciding
 
     async def write(self, decide: Callable[[], Sequence[MetadataRecord]]) -> None:
-        """Commit what `decide` returns, as `decided` does: the records are durable."""
-        await self.decided(lambda: self.commit(*decide()))
+        """Commit what `decide` returns, as `until_durable` does: the records are durable."""
+        await self.until_durable(lambda: self.commit(*decide()))
 
-    async def decided(self, change: Callable[[], R]) -> R:
+    async def until_durable(self, change: Callable[[], R]) -> R:
         """What `change` returns, once that is durable.
 
         It is called again as long as another node has changed the same before. Raises what it
-        raises, KafkaError KAFKA_STORAGE_ERROR, and REQUEST_TIMED_OUT as `in_time` does.
+        raises, KafkaError KAFKA_STORAGE_ERROR, and REQUEST_TIMED_OUT as `with_deadline` does.
         """
 
         async def decide() -> R:
             return change()
 
-        return await self.decided_later(decide)
+        return await self.until_durable_async(decide)
 
-    async def decided_later(self, change: Callable[[], Awaitable[R]]) -> R:
-        """`decided` of a change that waits for something before it is made."""
+    async def until_durable_async(self, change: Callable[[], Awaitable[R]]) -> R:
+        """`until_durable` of a change that waits for something before it is made."""
 
         async def run() -> R:
             while True:
                 before, result = self.last_change, await change()
                 # What others have made of it before need not be durable yet.
                 number = None if self.last_change == before else self.last_change
-                if await self.is_kept(number):
+                if await self.became_durable(number):
                     return result
 
-        return await self.in_time(run())
+        return await self.with_deadline(run())
 
     async def change(self, work: Coroutine[Any, Any, R], deadline: float | None = None) -> R:
         """Run a change after all others. A cancelled caller does not end it early.
 
-        Raises KafkaError REQUEST_TIMED_OUT as `in_time` does; a change that has not begun by then
-        is not made.
+        Raises KafkaError REQUEST_TIMED_OUT as `with_deadline` does; a change that has not begun by
+        then is not made.
         """
 
         async def run() -> R:
             try:
                 async with self._changing:
-                    await self._replicas.rollback.finished()
-                    self.ensure_in_time(deadline)
+                    await self._replicas.rollback.finish_in_slices()
+                    self._ensure_before(deadline)
                     return await work
             finally:
                 work.close()  # if it was cancelled before it began
 
-        return await self.in_time(asyncio.shield(self._start(run())), deadline)
+        return await self.with_deadline(asyncio.shield(self._start(run())), deadline)
 
     def _start(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
         task = asyncio.get_running_loop().create_task(work)
@@ -196,48 +198,11 @@ class MetadataWriter:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def catch_up(self, deadline: float | None = None) -> None:
-        """Know what was logged before this call, which a change may follow on another node.
-
-        If the storage does not tell it, neither is the change logged, and says why.
-        """
-
-    def ensure_in_time(self, deadline: float | None) -> None:
-        """Raise KafkaError REQUEST_TIMED_OUT if the outcome would be awaited no more."""
-
-    async def in_time(self, work: Awaitable[R], deadline: float | None = None) -> R:
-        """The outcome of a change. A server alone, which waits for its own disk, has no limit.
-
-        One of several raises KafkaError REQUEST_TIMED_OUT at `deadline`, by the clock of the event
-        loop, or after 30 s: the change may have been made, or may yet be.
-        """
-        _ = deadline
-        return await work
-
-    # Rolling back
-
-    def _rolled_back(self, ids: Iterable[UUID]) -> None:
-        """Have what acts by the metadata as it says again; `ids` are those of changed topics."""
-        self._replicas.rollback.begin(ids)
-        self.configuration.apply_to(self._config)
-        self._tell_acls_changed()
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self._replicas.rollback.finish()
-        else:
-            self._start(self._replicas.rollback.finished())
-
-
-class SharedMetadataWriter(MetadataWriter):
-    """The writer of a node that shares the metadata log with others, each of which may append."""
-
-    metadata: SharedMetadataLog
-
     async def append(
         self, decide: Callable[[], Sequence[MetadataRecord]], result: Callable[[], R]
     ) -> R:
         """`SharedMetadataLog.change`; its errors are those for a client."""
+        assert isinstance(self.metadata, SharedMetadataLog)
         try:
             return await self.metadata.change(decide, result)
         except OutcomeLostError as error:
@@ -250,16 +215,33 @@ class SharedMetadataWriter(MetadataWriter):
         except OSError as error:
             raise storage_error(error) from error
 
-    async def catch_up(self, deadline: float | None = None) -> None:
-        with suppress(OSError, FencedError, KafkaError, UnknownOutcomeError):
-            await self.in_time(self.metadata.read_to_end(), deadline)
+    # Waiting for other nodes
 
-    def ensure_in_time(self, deadline: float | None) -> None:
-        if deadline is not None and asyncio.get_running_loop().time() >= deadline:
+    async def catch_up(self, deadline: float | None = None) -> None:
+        """Read what other nodes have logged before this call; a request may depend on it.
+
+        Errors of the storage are ignored: the change itself fails with them.
+        """
+        if isinstance(self.metadata, SharedMetadataLog):
+            with suppress(OSError, FencedError, KafkaError, UnknownOutcomeError):
+                await self.with_deadline(self.metadata.read_to_end(), deadline)
+
+    def _ensure_before(self, deadline: float | None) -> None:
+        """Raise KafkaError REQUEST_TIMED_OUT if `with_deadline` would not wait any more."""
+        if not self._has_deadlines or deadline is None:
+            return
+        if asyncio.get_running_loop().time() >= deadline:
             raise _timed_out()
 
-    async def in_time(self, work: Awaitable[R], deadline: float | None = None) -> R:
-        latest = asyncio.get_running_loop().time() + CHANGED_WITHIN_S
+    async def with_deadline(self, work: Awaitable[R], deadline: float | None = None) -> R:
+        """The outcome of a change, which this node waits for without limit if the disk is its own.
+
+        A node that shares the metadata log raises KafkaError REQUEST_TIMED_OUT at `deadline`, by
+        the clock of the event loop, or after 30 s: the change may have been made, or may yet be.
+        """
+        if not self._has_deadlines:
+            return await work
+        latest = asyncio.get_running_loop().time() + DEFAULT_TIMEOUT_S
         try:
             async with asyncio.timeout_at(latest if deadline is None else deadline) as limit:
                 return await work
@@ -267,6 +249,20 @@ class SharedMetadataWriter(MetadataWriter):
             if not limit.expired():
                 raise
             raise _timed_out() from None
+
+    # Rolling back
+
+    def _on_rolled_back(self, ids: Iterable[UUID]) -> None:
+        """Apply the metadata as it is after a rollback; `ids` are those of changed topics."""
+        self._replicas.rollback.begin(ids)
+        self.configuration.apply_to(self._config)
+        self._notify_acls_changed()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._replicas.rollback.finish()
+        else:
+            self._start(self._replicas.rollback.finish_in_slices())
 
 
 def _timed_out() -> KafkaError:

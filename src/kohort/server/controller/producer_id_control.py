@@ -9,7 +9,7 @@ from typing import Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.metadata import MetadataImage, ProducerIdsRecord
 
-BLOCK: Final = 1_000
+BLOCK_SIZE: Final = 1_000
 MAX_ID: Final = 2**63 - 1
 
 
@@ -24,7 +24,7 @@ class ProducerIdControl:
 
         Raises KafkaError UNKNOWN_SERVER_ERROR if no ids are left.
         """
-        start, end = self._reserved, min(self._reserved + BLOCK, MAX_ID)
+        start, end = self._reserved, min(self._reserved + BLOCK_SIZE, MAX_ID)
         if start == end:
             raise KafkaError(ErrorCode.unknown_server_error, "no producer ids are left")
         self._reserved = end

@@ -52,14 +52,14 @@ class ReplicationControl:
             internal=internal,
         )
 
-    def planned(self, new: NewTopic) -> TopicRecord | KafkaError:
+    def plan_creation(self, new: NewTopic) -> TopicRecord | KafkaError:
         """`create_topic`, or why it is not created."""
         try:
             return self.create_topic(*new)
         except KafkaError as error:
             return error.with_traceback(None)  # which refers to the list that has the error
 
-    def existing(self, name: str) -> Topic:
+    def existing_topic(self, name: str) -> Topic:
         """The topic of that name. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self._topics.get(name)
         if topic is None:
@@ -71,7 +71,7 @@ class ReplicationControl:
 
         Its codes are INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION and POLICY_VIOLATION.
         """
-        topic = self.existing(name)
+        topic = self.existing_topic(name)
         current = len(topic.partitions)
         if total == current:
             raise KafkaError(
@@ -86,7 +86,7 @@ class ReplicationControl:
         _validate_total(total - current)
         return topic
 
-    def grown(self, growth: Growth) -> TopicRecord | KafkaError:
+    def plan_growth(self, growth: Growth) -> TopicRecord | KafkaError:
         """The record of a topic with more partitions, or why it does not grow."""
         name, total = growth
         try:
@@ -101,7 +101,7 @@ class ReplicationControl:
 
         Raises KafkaError INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, too.
         """
-        topic = self.existing(name)
+        topic = self.existing_topic(name)
         return topic.record(configs=validate_topic_configs(configs(topic)))
 
     def growth_chars(self, growth: Growth) -> int:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kohort.cluster import NO_LEADER
 from kohort.errors import KafkaError
-from kohort.server.controller.metadata_writer import SharedMetadataWriter
+from kohort.server.controller.metadata_writer import MetadataWriter
 from kohort.server.controller.new_topic import Growth, NewTopic
 from kohort.server.controller.replication_control import (
     ReplicationControl,
@@ -24,18 +24,18 @@ from kohort.server.replicas import ReplicaManager, Topic
 from kohort.types import TopicIdPartition
 from kohort.util.time_slice import TimeSlices
 
-LED_WITHIN_S: Final = 5.0
+LEADER_TIMEOUT_S: Final = 5.0
 """Time that a new partition has to get a leader before its creation is told to be done."""
 
 
 class SharedTopicChanges(TopicChanges):
     """`TopicChanges` on which all nodes agree."""
 
-    _writer: SharedMetadataWriter
+    _writer: MetadataWriter
 
     def __init__(
         self,
-        writer: SharedMetadataWriter,
+        writer: MetadataWriter,
         replicas: ReplicaManager,
         control: ReplicationControl,
         applied: asyncio.Event,
@@ -44,36 +44,36 @@ class SharedTopicChanges(TopicChanges):
         super().__init__(writer, replicas, control)
         self._applied = applied
 
-    async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+    async def _create_each(self, new_topics: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         slices = TimeSlices()
-        planned: list[TopicRecord | KafkaError] = []
-        for new in wanted:
-            planned.append(self._control.planned(new))
+        plans: list[TopicRecord | KafkaError] = []
+        for new in new_topics:
+            plans.append(self._control.plan_creation(new))
             await slices.give_way()
         outcomes: dict[UUID, Topic | KafkaError] = {}
-        valid = (each for each in planned if isinstance(each, TopicRecord))
-        for some in in_batches(valid, topic_chars):
+        valid = (plan for plan in plans if isinstance(plan, TopicRecord))
+        for batch in in_batches(valid, topic_chars):
             try:
-                outcomes |= await self._create_batch(some)
+                outcomes |= await self._create_batch(batch)
             except KafkaError as error:
-                outcomes |= dict.fromkeys((each.id for each in some), error)
-        return [each if isinstance(each, KafkaError) else outcomes[each.id] for each in planned]
+                outcomes |= dict.fromkeys((record.id for record in batch), error)
+        return [plan if isinstance(plan, KafkaError) else outcomes[plan.id] for plan in plans]
 
-    async def _create_batch(self, planned: Sequence[TopicRecord]) -> dict[UUID, Topic | KafkaError]:
-        refused: dict[UUID, KafkaError] = {}
+    async def _create_batch(self, records: Sequence[TopicRecord]) -> dict[UUID, Topic | KafkaError]:
+        conflicts: dict[UUID, KafkaError] = {}
 
         def decide() -> list[TopicRecord]:
-            nonlocal refused
-            refused = self._names.refused(planned)
-            return [each for each in planned if each.id not in refused]
+            nonlocal conflicts
+            conflicts = self._names.conflicts(records)
+            return [record for record in records if record.id not in conflicts]
 
         def created() -> dict[UUID, Topic | KafkaError]:
             topics = [
-                topic for each in planned if (topic := self._topics.by_id(each.id)) is not None
+                topic for record in records if (topic := self._topics.by_id(record.id)) is not None
             ]
             for topic in topics:
                 log_created(topic)
-            return {**refused, **{topic.id: topic for topic in topics}}
+            return {**conflicts, **{topic.id: topic for topic in topics}}
 
         return await self._writer.append(decide, created)
 
@@ -81,11 +81,11 @@ class SharedTopicChanges(TopicChanges):
         topics = [topic for name in names if (topic := self._topics.get(name)) is not None]
         refused = {name: unknown_topic(name) for name in names if self._topics.get(name) is None}
         for start in range(0, len(topics), BATCH_RECORDS):
-            some = topics[start : start + BATCH_RECORDS]
+            batch = topics[start : start + BATCH_RECORDS]
             try:
-                refused |= await self._delete_batch(some)
+                refused |= await self._delete_batch(batch)
             except KafkaError as error:
-                refused |= {topic.name: error for topic in some}
+                refused |= {topic.name: error for topic in batch}
         return refused
 
     async def _delete_batch(self, topics: Sequence[Topic]) -> dict[str, KafkaError]:
@@ -93,42 +93,44 @@ class SharedTopicChanges(TopicChanges):
         deleted: list[Topic] = []
 
         def decide() -> list[RemoveTopicRecord]:
-            deleted[:] = (each for each in topics if self._topics.by_id(each.id) is not None)
-            return [RemoveTopicRecord(each.id) for each in deleted]
+            deleted[:] = (topic for topic in topics if self._topics.by_id(topic.id) is not None)
+            return [RemoveTopicRecord(topic.id) for topic in deleted]
 
         def gone() -> dict[str, KafkaError]:
             for topic in deleted:
                 log_deleted(topic)
-            return {each.name: unknown_topic(each.name) for each in topics if each not in deleted}
+            return {
+                topic.name: unknown_topic(topic.name) for topic in topics if topic not in deleted
+            }
 
         return await self._writer.append(decide, gone)
 
-    async def _grow_each(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
-        grown: list[Topic | KafkaError] = []
-        for some in in_batches(wanted, self._control.growth_chars):
+    async def _grow_each(self, growths: Sequence[Growth]) -> list[Topic | KafkaError]:
+        outcomes: list[Topic | KafkaError] = []
+        for batch in in_batches(growths, self._control.growth_chars):
             try:
-                grown += await self._grow_batch(some)
+                outcomes += await self._grow_batch(batch)
             except KafkaError as error:
-                grown += [error] * len(some)
-        return grown
+                outcomes += [error] * len(batch)
+        return outcomes
 
-    async def _grow_batch(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
-        planned: list[TopicRecord | KafkaError] = []
+    async def _grow_batch(self, growths: Sequence[Growth]) -> list[Topic | KafkaError]:
+        plans: list[TopicRecord | KafkaError] = []
 
         def decide() -> list[TopicRecord]:
-            planned[:] = map(self._control.grown, wanted)
-            return [each for each in planned if isinstance(each, TopicRecord)]
+            plans[:] = map(self._control.plan_growth, growths)
+            return [plan for plan in plans if isinstance(plan, TopicRecord)]
 
         def grown() -> list[Topic | KafkaError]:
             return [
-                each if isinstance(each, KafkaError) else self._told_grown(each.name)
-                for each in planned
+                plan if isinstance(plan, KafkaError) else self._log_growth(plan.name)
+                for plan in plans
             ]
 
         return await self._writer.append(decide, grown)
 
-    def _told_grown(self, name: str) -> Topic:
-        topic = self._control.existing(name)
+    def _log_growth(self, name: str) -> Topic:
+        topic = self._control.existing_topic(name)
         log_grown(topic)
         return topic
 
@@ -136,34 +138,35 @@ class SharedTopicChanges(TopicChanges):
         def decide() -> list[TopicRecord]:
             return [self._control.alter_configs(name, configs)]
 
-        await self._writer.in_time(self._writer.append(decide, _nothing))
+        await self._writer.with_deadline(self._writer.append(decide, _nothing))
 
     # New partitions, which have a leader when their creation is told, as in Kafka
 
     async def create_each(
-        self, wanted: Sequence[NewTopic], deadline: float | None = None
+        self, new_topics: Sequence[NewTopic], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
-        made = await super().create_each(wanted, deadline)
-        await self._led_soon([each for each in made if isinstance(each, Topic)])
-        return made
+        outcomes = await super().create_each(new_topics, deadline)
+        await self._await_leaders([outcome for outcome in outcomes if isinstance(outcome, Topic)])
+        return outcomes
 
     async def grow_each(
-        self, wanted: Sequence[Growth], deadline: float | None = None
+        self, growths: Sequence[Growth], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
-        grown = await super().grow_each(wanted, deadline)
-        await self._led_soon([each for each in grown if isinstance(each, Topic)])
-        return grown
+        outcomes = await super().grow_each(growths, deadline)
+        await self._await_leaders([outcome for outcome in outcomes if isinstance(outcome, Topic)])
+        return outcomes
 
-    async def _led_soon(self, topics: Iterable[Topic]) -> None:
+    async def _await_leaders(self, topics: Iterable[Topic]) -> None:
         """Return when all partitions have a leader, are deleted, or did not get one in time."""
         cluster, slices = self._replicas.image.cluster, TimeSlices()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LED_WITHIN_S):
+            async with asyncio.timeout(LEADER_TIMEOUT_S):
                 for topic in topics:
                     for partition in range(len(topic.partitions)):
-                        place = TopicIdPartition(topic.id, partition)
+                        id_partition = TopicIdPartition(topic.id, partition)
                         while (
-                            self._topics.by_id(topic.id) and cluster.leader(place).node == NO_LEADER
+                            self._topics.by_id(topic.id)
+                            and cluster.leader(id_partition).node == NO_LEADER
                         ):
                             self._applied.clear()
                             await self._applied.wait()

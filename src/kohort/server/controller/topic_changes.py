@@ -58,67 +58,59 @@ class TopicChanges:
         record = self._control.create_topic(name, partitions, configs, internal=internal)
         if self._deletions.has_records:
             self._writer.flush()
-        self._logs.make_places(partitions_of(record))
+        self._logs.make_directories(partitions_of(record))
         return self._commit_new(record)
 
     async def create_each(
-        self, wanted: Sequence[NewTopic], deadline: float | None = None
+        self, new_topics: Sequence[NewTopic], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
         """Make topics, each by itself; in the same order the topic, or what `create` would raise.
 
         The topics are durable. Other tasks run in between. A cancelled caller does not end the work
         early. Raises KafkaError as `change` does.
         """
-        return await self._writer.change(self._create_each(wanted), deadline)
+        return await self._writer.change(self._create_each(new_topics), deadline)
 
-    async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+    async def _create_each(self, new_topics: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         if self._deletions.has_records:
             try:
                 await self._writer.durable()
             except KafkaError as error:
-                return [error for _ in wanted]
-        await self._deletions.forgotten(each.name for each in wanted)
+                return [error for _ in new_topics]
+        await self._deletions.await_cleanup(new_topic.name for new_topic in new_topics)
         slices = TimeSlices()
-        planned: list[TopicRecord | KafkaError] = []
+        plans: list[TopicRecord | KafkaError] = []
         try:
-            for new in wanted:
-                plan = self._control.planned(new)
-                planned.append(plan)
+            for new_topic in new_topics:
+                plan = self._control.plan_creation(new_topic)
+                plans.append(plan)
                 if isinstance(plan, TopicRecord):
                     self._names.claim(plan.name)
                 await slices.give_way()
             refused = await asyncio.to_thread(
-                self._logs.make_places_of_each,
-                {
-                    plan.name: partitions_of(plan)
-                    for plan in planned
-                    if isinstance(plan, TopicRecord)
-                },
+                self._logs.make_directories_of_topics,
+                {plan.name: partitions_of(plan) for plan in plans if isinstance(plan, TopicRecord)},
             )
-            made = [
-                plan
-                for plan in planned
-                if isinstance(plan, TopicRecord) and plan.name not in refused
+            valid = [
+                plan for plan in plans if isinstance(plan, TopicRecord) and plan.name not in refused
             ]
             outcomes: dict[str, Topic | KafkaError] = {**refused}
-            for some in in_batches(made, topic_chars):
-                outcomes |= await self._commit_each(some)
-            return [
-                plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in planned
-            ]
+            for batch in in_batches(valid, topic_chars):
+                outcomes |= await self._commit_each(batch)
+            return [plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in plans]
         finally:
-            for plan in planned:
+            for plan in plans:
                 if isinstance(plan, TopicRecord) and self._topics.get(plan.name) is None:
                     self._names.disclaim(plan.name)
 
-    async def _commit_each(self, made: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
+    async def _commit_each(self, records: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
         """`_commit_new` of topics whose records fit into one batch."""
         slices = TimeSlices()
         opened: list[tuple[TopicRecord, Topic]] = []
         outcomes: dict[str, Topic | KafkaError] = {}
-        for record in made:
+        for record in records:
             try:
-                opened.append((record, await self._logs.opened_in_slices(record, slices)))
+                opened.append((record, await self._logs.open_topic_in_slices(record, slices)))
             except OSError as error:
                 self._logs.discard(partitions_of(record))
                 outcomes[record.name] = storage_error(error)
@@ -141,7 +133,7 @@ class TopicChanges:
     def _commit_new(self, record: TopicRecord) -> Topic:
         """Open the logs of a topic whose directories were made, and append its record."""
         try:
-            topic = self._logs.opened(record)
+            topic = self._logs.open_topic(record)
             self._writer.commit(record)
         except (KafkaError, OSError) as error:
             self._logs.discard(partitions_of(record))
@@ -159,7 +151,7 @@ class TopicChanges:
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
-        topic = self._control.existing(name)
+        topic = self._control.existing_topic(name)
         self._writer.commit(RemoveTopicRecord(topic.id))
         self._topics.remove((topic,))
         log_deleted(topic)
@@ -174,7 +166,9 @@ class TopicChanges:
         slices = TimeSlices()
         refused: dict[str, KafkaError] = {}
         for start in range(0, len(names), BATCH_RECORDS):
-            topics = [self._control.existing(name) for name in names[start : start + BATCH_RECORDS]]
+            topics = [
+                self._control.existing_topic(name) for name in names[start : start + BATCH_RECORDS]
+            ]
             try:
                 self._writer.commit(*(RemoveTopicRecord(topic.id) for topic in topics))
                 change = self._writer.last_change
@@ -189,7 +183,7 @@ class TopicChanges:
         return refused
 
     async def grow_each(
-        self, wanted: Sequence[Growth], deadline: float | None = None
+        self, growths: Sequence[Growth], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
         """Add partitions to topics, each by itself; in the same order the topic, or its error.
 
@@ -197,61 +191,63 @@ class TopicChanges:
         KAFKA_STORAGE_ERROR. The growth is durable. No topic is named twice. A cancelled caller does
         not end the work early. Raises KafkaError as `change` does.
         """
-        return await self._writer.change(self._grow_each(wanted), deadline)
+        return await self._writer.change(self._grow_each(growths), deadline)
 
-    async def _grow_each(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
+    async def _grow_each(self, growths: Sequence[Growth]) -> list[Topic | KafkaError]:
         slices = TimeSlices()
         outcomes: dict[str, Topic | KafkaError] = {}
-        places: dict[str, Mapping[TopicPartition, UUID]] = {}
-        for name, total in wanted:
+        partitions: dict[str, Mapping[TopicPartition, UUID]] = {}
+        for name, total in growths:
             try:
-                places[name] = self._places_to_add(
+                partitions[name] = self._partitions_to_add(
                     self._control.validate_growth(name, total), total
                 )
             except KafkaError as error:
                 outcomes[name] = error.with_traceback(None)  # which refers to the list
             await slices.give_way()
-        outcomes |= await asyncio.to_thread(self._logs.make_places_of_each, places)
-        made = [each for each in wanted if each.name not in outcomes]
-        for some in in_batches(made, self._control.growth_chars):
-            outcomes |= await self._commit_growths(some)
-        return [outcomes[name] for name, _ in wanted]
+        outcomes |= await asyncio.to_thread(self._logs.make_directories_of_topics, partitions)
+        valid = [growth for growth in growths if growth.name not in outcomes]
+        for batch in in_batches(valid, self._control.growth_chars):
+            outcomes |= await self._commit_growths(batch)
+        return [outcomes[name] for name, _ in growths]
 
-    async def _commit_growths(self, made: Sequence[Growth]) -> dict[str, Topic | KafkaError]:
+    async def _commit_growths(self, growths: Sequence[Growth]) -> dict[str, Topic | KafkaError]:
         """Have topics grow whose directories were made, and whose records fit into one batch."""
         slices = TimeSlices()
         outcomes: dict[str, Topic | KafkaError] = {}
-        for name, total in made:
+        for name, total in growths:
             try:
                 topic = self._control.validate_growth(name, total)
-                places, effective = self._places_to_add(topic, total), topic.effective
-                await self._logs.open_in_slices(places, effective, slices)
+                new_partitions, effective = self._partitions_to_add(topic, total), topic.effective
+                await self._logs.open_in_slices(new_partitions, effective, slices)
             except (KafkaError, OSError) as error:
-                outcomes[name] = self._not_grown(name, total, error)
+                outcomes[name] = self._undo_growth(name, total, error)
             await slices.give_way()
         grown: list[tuple[Topic, int, tuple[Log, ...]]] = []
-        for name, total in made:
+        for name, total in growths:
             if name in outcomes:
                 continue
             try:
                 topic = self._control.validate_growth(name, total)  # as it is by now
-                places = self._places_to_add(topic, total)
-                grown.append((topic, total, tuple(self._logs.open(places, topic.effective))))
+                new_partitions = self._partitions_to_add(topic, total)
+                grown.append(
+                    (topic, total, tuple(self._logs.open(new_partitions, topic.effective)))
+                )
             except (KafkaError, OSError) as error:
-                outcomes[name] = self._not_grown(name, total, error)
+                outcomes[name] = self._undo_growth(name, total, error)
         if not grown:
             return outcomes
         try:
             self._writer.commit(*(topic.record(partitions=total) for topic, total, _ in grown))
         except KafkaError as error:
             for topic, total, _ in grown:
-                outcomes[topic.name] = self._not_grown(topic.name, total, error)
+                outcomes[topic.name] = self._undo_growth(topic.name, total, error)
             return outcomes
-        for topic, _, added in grown:
+        for topic, _, logs in grown:
             settings = self._logs.settings(topic.effective)
-            for log in added:
+            for log in logs:
                 log.configure(settings)  # the topic may have been altered meanwhile
-            self._topics.add_partitions(topic, added)
+            self._topics.add_partitions(topic, logs)
             log_grown(topic)
             outcomes[topic.name] = topic
         try:
@@ -260,16 +256,16 @@ class TopicChanges:
             outcomes |= {topic.name: error for topic, _, _ in grown}
         return outcomes
 
-    def _not_grown(self, name: str, total: int, error: KafkaError | OSError) -> KafkaError:
+    def _undo_growth(self, name: str, total: int, error: KafkaError | OSError) -> KafkaError:
         """Discard what was made for a growth; the error for its client."""
         topic = self._topics.get(name)
         if topic is not None:
-            self._logs.discard(self._places_to_add(topic, total))
+            self._logs.discard(self._partitions_to_add(topic, total))
         if isinstance(error, OSError):
             return storage_error(error)
         return error.with_traceback(None)  # which refers to the list that has the error
 
-    def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
+    def _partitions_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
         return partitions_of(topic.record(partitions=total), len(topic.partitions))
 
     async def alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> None:
@@ -278,7 +274,10 @@ class TopicChanges:
         The change need not be durable yet. Raises what `configs` raises, and KafkaError
         INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
-        record, topic = self._control.alter_configs(name, configs), self._control.existing(name)
+        record, topic = (
+            self._control.alter_configs(name, configs),
+            self._control.existing_topic(name),
+        )
         self._writer.commit(record)
         self._topics.responses.clear()
         self._logs.configure(topic, record.configs)

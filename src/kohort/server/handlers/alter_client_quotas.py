@@ -88,7 +88,7 @@ async def _alter(
             controller.writer.commit(*controller.client_quotas.alter_quotas(altered))
 
     try:
-        await controller.writer.decided(alter)
+        await controller.writer.until_durable(alter)
     except KafkaError as error:
         failure = error.with_traceback(None)  # which refers to the outcomes
         outcomes |= {entity: before or failure for entity, before in outcomes.items()}

@@ -86,7 +86,7 @@ async def _result(
         if kind == ResourceType.BROKER_LOGGER:  # of this process alone
             await altered()
         else:
-            await services.controller.writer.decided_later(altered)
+            await services.controller.writer.until_durable_async(altered)
     except KafkaError as error:
         return result | {"error_code": error.code, "error_message": error.message or None}
     return result | {"error_code": ErrorCode.none, "error_message": None}

@@ -30,7 +30,7 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
     else:
         followers = services.controller.writer.followers
         followers.reached(exchange.connection, offset)
-        exchange.when_connection_closes(followers.gone)
+        exchange.when_connection_closes(followers.remove)
         with suppress(TimeoutError):
             async with asyncio.timeout(request.max_wait.total_seconds()):
                 await log.wait_beyond(offset)

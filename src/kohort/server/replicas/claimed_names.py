@@ -21,10 +21,10 @@ class ClaimedNames:
         if self._claimed.get(keys[0]) == name:
             raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
         for key in keys:
-            if (other := self._claimed.get(key)) is not None:
+            if (claimed_by := self._claimed.get(key)) is not None:
                 raise KafkaError(
                     ErrorCode.invalid_topic_exception,
-                    f"Topic '{name}' collides with existing topic: {other}",
+                    f"Topic '{name}' collides with existing topic: {claimed_by}",
                 )
 
     def claim(self, name: str) -> None:
@@ -36,21 +36,21 @@ class ClaimedNames:
         for key in self._keys(name):
             self._claimed.pop(key, None)
 
-    def refused(self, records: Iterable[TopicRecord]) -> dict[UUID, KafkaError]:
+    def conflicts(self, records: Iterable[TopicRecord]) -> dict[UUID, KafkaError]:
         """Why some of these topics cannot be created one after the other, by id."""
-        refused: dict[UUID, KafkaError] = {}
+        conflicts: dict[UUID, KafkaError] = {}
         claimed = []
         for record in records:
             try:
                 self.ensure_free(record.name)
             except KafkaError as error:
-                refused[record.id] = error.with_traceback(None)
+                conflicts[record.id] = error.with_traceback(None)
             else:
                 self.claim(record.name)
                 claimed.append(record.name)
         for name in claimed:
             self.disclaim(name)
-        return refused
+        return conflicts
 
     def _keys(self, name: str) -> tuple[str, ...]:
         # Names that differ only in "." and "_" have metrics that collide in Kafka.

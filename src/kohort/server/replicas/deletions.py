@@ -34,7 +34,7 @@ class Deletions:
         """Deleted topics that `on_deleted` has not been told of."""
         self._partitions: dict[TopicPartition, UUID] = {}
         """Partitions of deleted topics: their records go once the deletion is on the disk."""
-        self._forgetting: dict[str, list[asyncio.Task[None]]] = {}
+        self._cleanups: dict[str, list[asyncio.Task[None]]] = {}
         """Tasks of `on_deleted`, by topic."""
 
     def add_topic(self, name: str) -> None:
@@ -67,7 +67,7 @@ class Deletions:
 
     async def finish(self, pending: Pending) -> None:
         """Forget topics whose deletion is durable, and remove their records, in slices."""
-        self._tell_deleted(pending.names)
+        self._notify_deleted(pending.names)
         slices = TimeSlices()
         for partition, topic_id in pending.partitions:
             self._remove_records(partition, topic_id)
@@ -76,26 +76,26 @@ class Deletions:
     def finish_all(self) -> None:
         """`finish` all deletions, blocking until it is done."""
         names, partitions = self.pending()
-        self._tell_deleted(names)
+        self._notify_deleted(names)
         for partition, topic_id in partitions:
             self._remove_records(partition, topic_id)
 
-    async def forgotten(self, names: Iterable[str]) -> None:
+    async def await_cleanup(self, names: Iterable[str]) -> None:
         """Return when nothing of deleted topics with these names is forgotten any more."""
         for name in names:
-            if name in self._forgetting:
-                await asyncio.wait(self._forgetting.pop(name))
+            if name in self._cleanups:
+                await asyncio.wait(self._cleanups.pop(name))
 
-    def _tell_deleted(self, names: frozenset[str]) -> None:
+    def _notify_deleted(self, names: frozenset[str]) -> None:
         # Others may wait for the disk at the same time; the first tells of all.
-        news = names & self._names
-        self._names -= news
-        if news:
-            tasks = [task for tell in self.on_deleted for task in tell(news) or ()]
-            self._forgetting = {
-                name: going_on
-                for name, before in (self._forgetting | dict.fromkeys(news, tasks)).items()
-                if (going_on := [task for task in before if not task.done()])
+        unnotified = names & self._names
+        self._names -= unnotified
+        if unnotified:
+            tasks = [task for callback in self.on_deleted for task in callback(unnotified) or ()]
+            self._cleanups = {
+                name: running
+                for name, earlier in (self._cleanups | dict.fromkeys(unnotified, tasks)).items()
+                if (running := [task for task in earlier if not task.done()])
             }
 
     def _remove_records(self, partition: TopicPartition, topic_id: UUID) -> None:

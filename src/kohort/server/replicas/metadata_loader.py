@@ -15,7 +15,7 @@ from kohort.server.replicas.topic import Topic
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 
-TOPICS_AT_ONCE: Final = 100
+MAX_BATCH_TOPICS: Final = 100
 """Topics whose directories are made together: each by itself waits for the disk several times."""
 
 logger = logging.getLogger("kohort.topics")
@@ -53,7 +53,7 @@ class MetadataLoader:
         self.applied = asyncio.Event()
         """Set after each record."""
         self._slices = TimeSlices()
-        self._unmade: dict[UUID, dict[TopicPartition, UUID]] = {}
+        self._missing_directories: dict[UUID, dict[TopicPartition, UUID]] = {}
         """Partitions, by topic, whose directories could not be made yet."""
 
     @property
@@ -67,12 +67,12 @@ class MetadataLoader:
         Records that were followed already are left out. A partition whose directory cannot be made
         is refused; each call tries it again.
         """
-        await self._make_unmade()
-        new = [each for each in records if each[0] >= self._metadata.end_offset]
-        for _, run in groupby(new, _run_of):
-            some = [*run]
-            await self._prepare([each for _, each in some if isinstance(each, TopicRecord)])
-            for offset, record in some:
+        await self._retry_directories()
+        unread = [logged for logged in records if logged[0] >= self._metadata.end_offset]
+        for _, records in groupby(unread, _batch_key):
+            batch = [*records]
+            await self._prepare([logged for _, logged in batch if isinstance(logged, TopicRecord)])
+            for offset, record in batch:
                 self._metadata.replay(offset, record)
                 await self._apply(record)
                 self._publish(record)
@@ -84,53 +84,53 @@ class MetadataLoader:
 
     async def _prepare(self, records: Iterable[TopicRecord]) -> None:
         """Have places for the partitions of topics before anybody knows of them."""
-        latest = {each.id: each for each in records}.values()
-        await self._deletions.forgotten(each.name for each in latest)
+        latest = {record.id: record for record in records}.values()
+        await self._deletions.await_cleanup(record.name for record in latest)
         if not self._logs.has_directories:
             return
-        places: dict[TopicPartition, UUID] = {}
+        partitions: dict[TopicPartition, UUID] = {}
         for record in latest:
-            places |= self._places_to_make(record)
+            partitions |= self._new_partitions(record)
             await self._slices.give_way()
-        if not places:
+        if not partitions:
             return
         try:
-            await asyncio.to_thread(self._logs.make_places, places)
+            await asyncio.to_thread(self._logs.make_directories, partitions)
         except KafkaError:
             for record in latest:
-                await self._make_or_refuse(record)
+                await self._make_directories_or_refuse(record)
 
-    def _places_to_make(self, record: TopicRecord) -> dict[TopicPartition, UUID]:
-        known = self._topics.by_id(record.id)
-        return partitions_of(record, 0 if known is None else len(known.partitions))
+    def _new_partitions(self, record: TopicRecord) -> dict[TopicPartition, UUID]:
+        topic = self._topics.by_id(record.id)
+        return partitions_of(record, 0 if topic is None else len(topic.partitions))
 
-    async def _make_or_refuse(self, record: TopicRecord) -> None:
-        places = self._places_to_make(record)
+    async def _make_directories_or_refuse(self, record: TopicRecord) -> None:
+        partitions = self._new_partitions(record)
         try:
-            await asyncio.to_thread(self._logs.make_places, places)
+            await asyncio.to_thread(self._logs.make_directories, partitions)
         except KafkaError as error:
             logger.error(
                 "cannot open partitions of a topic",
                 extra=fields(topic=record.name, why=error.__cause__ or error),
             )
-            self._logs.refuse(places, f"its directory could not be made: {error}")
+            self._logs.refuse(partitions, f"its directory could not be made: {error}")
             if error.code == ErrorCode.kafka_storage_error:
-                self._unmade.setdefault(record.id, {}).update(places)
+                self._missing_directories.setdefault(record.id, {}).update(partitions)
 
-    async def _make_unmade(self) -> None:
+    async def _retry_directories(self) -> None:
         """Serve what was refused if the disk takes it now, as it may once it has room again."""
-        for topic_id, places in tuple(self._unmade.items()):
+        for topic_id, partitions in tuple(self._missing_directories.items()):
             topic = self._topics.by_id(topic_id)
             try:
                 if topic is not None:
-                    await asyncio.to_thread(self._logs.make_places, places)
+                    await asyncio.to_thread(self._logs.make_directories, partitions)
             except KafkaError:
                 return
-            del self._unmade[topic_id]
+            del self._missing_directories[topic_id]
             if topic is not None:
                 settings = self._logs.settings(topic.effective)
-                for partition in self._logs.here(places):
-                    self._logs.open_again(partition, topic_id, settings)
+                for partition in self._logs.placed_here(partitions):
+                    self._logs.reopen(partition, topic_id, settings)
                     await self._slices.give_way()
 
     async def _apply(self, record: MetadataRecord) -> None:
@@ -144,20 +144,20 @@ class MetadataLoader:
         if record.id not in self._replicas.image.topics:
             return  # its name is another topic's
         settings = self._logs.settings(self._logs.effective(record.configs))
-        for partition in self._logs.here(self._places_to_make(record)):
+        for partition in self._logs.placed_here(self._new_partitions(record)):
             # The record is not read again: a log that fails must not cost the whole topic.
             self._logs.open_or_refuse(partition, record.id, settings)
             await self._slices.give_way()
         topic = self._topics.by_id(record.id)
         if topic is None:
-            self._replicas.add(await self._logs.opened_in_slices(record, self._slices))
+            self._replicas.add(await self._logs.open_topic_in_slices(record, self._slices))
             return
         if record.configs != topic.configs:
             self._logs.configure(topic, record.configs)
         if record.partitions > len(topic.partitions):
-            places = partitions_of(record, len(topic.partitions))
-            added = await self._logs.open_in_slices(places, topic.effective, self._slices)
-            self._topics.add_partitions(topic, added)
+            new_partitions = partitions_of(record, len(topic.partitions))
+            logs = await self._logs.open_in_slices(new_partitions, topic.effective, self._slices)
+            self._topics.add_partitions(topic, logs)
 
     async def _apply_deletion(self, topic: Topic | None) -> None:
         if topic is None:
@@ -167,7 +167,7 @@ class MetadataLoader:
             await self._slices.give_way()
 
 
-def _run_of(numbered: tuple[int, MetadataRecord]) -> tuple[int, bool]:
-    """Topics that follow one another are of one run, of at most `TOPICS_AT_ONCE`."""
+def _batch_key(numbered: tuple[int, MetadataRecord]) -> tuple[int, bool]:
+    """Topics that follow one another are of one run, of at most `MAX_BATCH_TOPICS`."""
     offset, record = numbered
-    return offset // TOPICS_AT_ONCE, isinstance(record, TopicRecord)
+    return offset // MAX_BATCH_TOPICS, isinstance(record, TopicRecord)

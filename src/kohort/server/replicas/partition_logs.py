@@ -17,7 +17,7 @@ from kohort.server.replicas.topic import Topic
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 
-_EFFECTIVE_KEPT: Final = 100
+_MAX_EFFECTIVE_CONFIGS: Final = 100
 """Sets of effective configs that are shared by the topics that have the same configs."""
 
 Placement: TypeAlias = Callable[[TopicPartition], bool]
@@ -49,8 +49,8 @@ class PartitionLogs:
         self._owned = logs.owned
         self._leader_epoch = leader_epoch
         self._config = config
-        self._is_here = placement
-        self._effective = lru_cache(_EFFECTIVE_KEPT)(self._effective_configs)
+        self._is_placed_here = placement
+        self._effective = lru_cache(_MAX_EFFECTIVE_CONFIGS)(self._effective_configs)
         self._settings: tuple[Mapping[str, Any], LogConfig] | None = None
         """The effective configs that were asked for last, and the settings of their logs."""
 
@@ -88,48 +88,54 @@ class PartitionLogs:
             (partition, settings, self._leader_epoch(record.id, partition.partition))
             for record in records
             for settings in (self.settings(self.effective(record.configs)),)
-            for partition in self.here(partitions_of(record))
+            for partition in self.placed_here(partitions_of(record))
         )
 
-    def here(self, places: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, UUID]:
+    def placed_here(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, UUID]:
         """Those of the partitions that have their logs here."""
-        return {each: topic_id for each, topic_id in places.items() if self._is_here(each)}
+        return {
+            partition: topic_id
+            for partition, topic_id in partitions.items()
+            if self._is_placed_here(partition)
+        }
 
     # Opening
 
-    def opened(self, record: TopicRecord) -> Topic:
+    def open_topic(self, record: TopicRecord) -> Topic:
         """The topic with its logs. Raises KafkaError, OSError."""
         effective = self.effective(record.configs)
         return Topic(record, tuple(self.open(partitions_of(record), effective)), effective)
 
-    async def opened_in_slices(self, record: TopicRecord, slices: TimeSlices) -> Topic:
-        """`opened`, giving way to others."""
+    async def open_topic_in_slices(self, record: TopicRecord, slices: TimeSlices) -> Topic:
+        """`open_topic`, giving way to others."""
         effective = self.effective(record.configs)
         logs = await self.open_in_slices(partitions_of(record), effective, slices)
         return Topic(record, logs, effective)
 
     async def open_in_slices(
         self,
-        places: Mapping[TopicPartition, UUID],
+        partitions: Mapping[TopicPartition, UUID],
         effective: Mapping[str, Any],
         slices: TimeSlices,
     ) -> tuple[Log, ...]:
         """`open`, giving way to others: a log takes 30 µs, and there may be 10,000."""
         logs = []
-        for log in self.open(places, effective):
+        for log in self.open(partitions, effective):
             logs.append(log)
             await slices.give_way()
         return tuple(logs)
 
     def open(
-        self, places: Mapping[TopicPartition, UUID], effective: Mapping[str, Any]
+        self, partitions: Mapping[TopicPartition, UUID], effective: Mapping[str, Any]
     ) -> Iterator[Log]:
         """The logs of partitions, each opened when it is taken. Raises KafkaError, OSError."""
         settings = self.settings(effective)
-        return (self._open(each, topic_id, settings) for each, topic_id in places.items())
+        return (
+            self._open(partition, topic_id, settings) for partition, topic_id in partitions.items()
+        )
 
     def _open(self, partition: TopicPartition, topic_id: UUID, settings: LogConfig) -> Log:
-        if not self._is_here(partition):
+        if not self._is_placed_here(partition):
             return RemoteLog(partition, settings)
         epoch = self._leader_epoch(topic_id, partition.partition)
         return self._logs.open(partition, settings, leader_epoch=epoch)
@@ -143,16 +149,16 @@ class PartitionLogs:
         except OSError as error:
             self._logs.refuse(partition, f"the log could not be opened again: {error}")
 
-    def open_again(self, partition: TopicPartition, topic_id: UUID, settings: LogConfig) -> None:
+    def reopen(self, partition: TopicPartition, topic_id: UUID, settings: LogConfig) -> None:
         """Open the log of a partition that was refused, or refuse it again."""
         self._logs.retire(partition)
         self.open_or_refuse(partition, topic_id, settings)
-        for tell in self._logs.on_reopened:
-            tell(self._logs.open(partition, settings))
+        for callback in self._logs.on_reopened:
+            callback(self._logs.open(partition, settings))
 
-    def refuse(self, places: Iterable[TopicPartition], why: str) -> None:
+    def refuse(self, partitions: Iterable[TopicPartition], why: str) -> None:
         """Have the logs of these partitions, which are not open, raise `why`."""
-        for partition in filter(self._is_here, places):
+        for partition in filter(self._is_placed_here, partitions):
             self._logs.refuse(partition, why)
 
     # Making and removing
@@ -162,7 +168,7 @@ class PartitionLogs:
         """Whether partitions have directories here, which are made before they are opened."""
         return self._owned is not None
 
-    def make_places(self, places: Mapping[TopicPartition, UUID]) -> None:
+    def make_directories(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Make the directories of new partitions, all or none, durably.
 
         Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION.
@@ -170,14 +176,14 @@ class PartitionLogs:
         if self._owned is None:
             return
         try:
-            self._owned.directories.make(self.here(places))
+            self._owned.directories.make(self.placed_here(partitions))
         except NameTakenError as error:
             raise _name_taken(error) from error
         except OSError as error:
             raise storage_error(error) from error
 
-    def make_places_of_each(
-        self, new: Mapping[str, Mapping[TopicPartition, UUID]]
+    def make_directories_of_topics(
+        self, by_topic: Mapping[str, Mapping[TopicPartition, UUID]]
     ) -> dict[str, KafkaError]:
         """Make the directories of new partitions, by topic.
 
@@ -185,36 +191,36 @@ class PartitionLogs:
         """
         refused: dict[str, KafkaError] = {}
         while self._owned is not None:
-            places = {
+            partitions = {
                 partition: topic_id
-                for name, of_topic in new.items()
+                for name, of_topic in by_topic.items()
                 if name not in refused
-                for partition, topic_id in self.here(of_topic).items()
+                for partition, topic_id in self.placed_here(of_topic).items()
             }
             try:
-                self._owned.directories.make(places)
+                self._owned.directories.make(partitions)
             except NameTakenError as error:
                 refused[error.partition.topic] = _name_taken(error)
             except OSError as error:
                 failed = storage_error(error)
-                return {name: refused.get(name, failed) for name in new}
+                return {name: refused.get(name, failed) for name in by_topic}
             else:
                 break
         return refused
 
     def retire(self, partition: TopicPartition) -> None:
         """Close the log of a partition whose topic was deleted."""
-        if self._is_here(partition):
+        if self._is_placed_here(partition):
             self._logs.retire(partition)
 
-    def discard(self, places: Mapping[TopicPartition, UUID]) -> None:
+    def discard(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Remove directories that were made for a change that failed."""
-        for partition, topic_id in places.items():
+        for partition, topic_id in partitions.items():
             self.remove(partition, topic_id)
 
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Remove a partition with its records."""
-        if self._is_here(partition):
+        if self._is_placed_here(partition):
             self.remove_anywhere(partition, topic_id)
 
     def remove_anywhere(self, partition: TopicPartition, topic_id: UUID) -> None:

@@ -45,7 +45,7 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
     if METADATA in marks:
         _ensure_metadata_mark(directories, marks[METADATA])
         return
-    marked = [str(each) for each, topic_id in marks.items() if topic_id is not None]
+    marked = [str(partition) for partition, topic_id in marks.items() if topic_id is not None]
     if marked:
         raise KohortError(
             f"the data directory has partitions ({join_names(marked)}), and no {METADATA} that "
@@ -64,9 +64,9 @@ def ensure_same_cluster(directories: StorageIdentity, state: MetadataImage) -> N
 
 
 def reconcile(
-    directories: PartitionDirectories, state: MetadataImage, known: Mapping[TopicPartition, UUID]
+    directories: PartitionDirectories, state: MetadataImage, expected: Mapping[TopicPartition, UUID]
 ) -> dict[TopicPartition, str]:
-    """Make the directories those of the partitions `known`, which belong here.
+    """Make the directories those of the partitions `expected`, which belong here.
 
     Returns the partitions whose place is taken by a directory that is not Kohort's, with what to do
     about it. Raises KohortError if the directories cannot agree, OSError.
@@ -75,20 +75,22 @@ def reconcile(
     if directories.is_case_insensitive:
         _refuse_names_that_differ_in_case(state.topics.values())
     marks = directories.marks()
-    if METADATA in known:
+    if METADATA in expected:
         _ensure_metadata_mark(directories, marks.get(METADATA))
-    _mark_known(directories, known, marks)
+    _mark_expected(directories, expected, marks)
     deleted = (state.deleted or set()) - state.topics.keys()
-    _set_strays_aside(directories, known, marks, deleted)
+    _set_strays_aside(directories, expected, marks, deleted)
     missing, refused = {}, {}
-    for each, topic_id in known.items():
-        found = marks.get(each)
-        if found == topic_id or (each in marks and _is_of_version_0_1(directories, found)):
+    for partition, topic_id in expected.items():
+        marked_id = marks.get(partition)
+        if marked_id == topic_id or (
+            partition in marks and _is_of_version_0_1(directories, marked_id)
+        ):
             continue
-        if directories.is_taken(each):
-            refused[each] = _not_its_place(each, topic_id, found)
+        if directories.is_taken(partition):
+            refused[partition] = _not_its_place(partition, topic_id, marked_id)
         else:
-            missing[each] = topic_id
+            missing[partition] = topic_id
     if missing and marks:  # else the directory is new
         logger.warning(
             "partition directories are missing; creating them without records",
@@ -99,26 +101,26 @@ def reconcile(
     return refused
 
 
-def _ensure_metadata_mark(directories: PartitionDirectories, found: UUID | None) -> None:
-    """Raise KohortError if the place of the metadata log does not have its mark, but `found`."""
-    if found != METADATA_ID and not _is_of_version_0_1(directories, found):
-        raise KohortError(_not_its_place(METADATA, METADATA_ID, found))
+def _ensure_metadata_mark(directories: PartitionDirectories, marked_id: UUID | None) -> None:
+    """Raise KohortError if `marked_id`, found in the metadata log's place, is not its mark."""
+    if marked_id != METADATA_ID and not _is_of_version_0_1(directories, marked_id):
+        raise KohortError(_not_its_place(METADATA, METADATA_ID, marked_id))
 
 
-def _is_of_version_0_1(directories: PartitionDirectories, found: UUID | None) -> bool:
-    """Whether a place with the mark `found` was made by version 0.1, which made no marks."""
-    return found is None and directories.cluster_id is None
+def _is_of_version_0_1(directories: PartitionDirectories, marked_id: UUID | None) -> bool:
+    """Whether a place with the mark `marked_id` was made by version 0.1, which made no marks."""
+    return marked_id is None and directories.cluster_id is None
 
 
-def _mark_known(
+def _mark_expected(
     directories: PartitionDirectories,
-    known: Mapping[TopicPartition, UUID],
+    expected: Mapping[TopicPartition, UUID],
     marks: Marks,
 ) -> None:
     unmarked = {
-        each: topic_id
-        for each, topic_id in known.items()
-        if each in marks and _is_of_version_0_1(directories, marks[each])
+        partition: topic_id
+        for partition, topic_id in expected.items()
+        if partition in marks and _is_of_version_0_1(directories, marks[partition])
     }
     if unmarked:
         directories.mark(unmarked)
@@ -128,11 +130,11 @@ def _mark_known(
         )
 
 
-def _not_its_place(partition: TopicPartition, topic_id: UUID, found: UUID | None) -> str:
-    other = "" if found is None else f" (its topic_id is {base64_id(found)})"
+def _not_its_place(partition: TopicPartition, topic_id: UUID, marked_id: UUID | None) -> str:
+    owner = "" if marked_id is None else f" (its topic_id is {base64_id(marked_id)})"
     return (
         f"the directory {partition} has the name of a partition of the topic {partition.topic}, "
-        f"and no {MARK} that says it is{other}; nothing in it was read or changed. Stop the server "
+        f"and no {MARK} that says it is{owner}; nothing in it was read or changed. Stop the server "
         f"and restore that file (it has the lines 'version: 0' and 'topic_id: "
         f"{base64_id(topic_id)}') or the whole directory, or move the directory away: the "
         "partition is then made again, without records"
@@ -141,17 +143,17 @@ def _not_its_place(partition: TopicPartition, topic_id: UUID, found: UUID | None
 
 def _set_strays_aside(
     directories: PartitionDirectories,
-    known: Mapping[TopicPartition, UUID],
+    expected: Mapping[TopicPartition, UUID],
     marks: Marks,
     deleted: Container[UUID],
 ) -> None:
     foreign = []
-    for each, topic_id in marks.items():
+    for partition, topic_id in marks.items():
         if topic_id is None:
-            if each not in known:
-                foreign.append(str(each))
-        elif each not in known or topic_id in deleted:
-            directories.set_aside(each)
+            if partition not in expected:
+                foreign.append(str(partition))
+        elif partition not in expected or topic_id in deleted:
+            directories.set_aside(partition)
     if foreign:
         logger.warning(
             "ignoring directories with partition names that Kohort did not create",
@@ -162,9 +164,9 @@ def _set_strays_aside(
 def _refuse_names_that_differ_in_case(topics: Iterable[TopicRecord]) -> None:
     seen: dict[str, str] = {}
     for topic in topics:
-        other = seen.setdefault(topic.name.casefold(), topic.name)
-        if other != topic.name:
+        first_name = seen.setdefault(topic.name.casefold(), topic.name)
+        if first_name != topic.name:
             raise KohortError(
-                f"the topics {other} and {topic.name} need a data directory that tells upper from "
-                "lower case; this one does not"
+                f"the topics {first_name} and {topic.name} need a data directory that tells upper "
+                "from lower case; this one does not"
             )

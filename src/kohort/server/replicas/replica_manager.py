@@ -44,22 +44,22 @@ class ReplicaManager:
         self._on_reopened = logs.on_reopened
         self._on_reopened.append(self._reopened)
 
-    def start(self, places: dict[TopicPartition, UUID]) -> None:
+    def start(self, partitions: dict[TopicPartition, UUID]) -> None:
         """Have the directories agree with the metadata, and open every topic.
 
-        `places` are partitions beside topics. Raises KohortError if the data directory cannot be
-        used as it is, OSError if the storage fails.
+        `partitions` are partitions beside topics. Raises KohortError if the data directory cannot
+        be used as it is, OSError if the storage fails.
         """
         if self._owned is not None:
             for record in self.image.topics.values():
-                places |= self.logs.here(partitions_of(record))
-            refused = reconcile(self._owned.directories, self.image, places)
+                partitions |= self.logs.placed_here(partitions_of(record))
+            refused = reconcile(self._owned.directories, self.image, partitions)
             for partition, why in refused.items():
                 self._owned.refuse(partition, why)
         self.image.deleted = None
         self.logs.recover(self.image.topics.values())
         for record in self.image.topics.values():
-            self.add(self.logs.opened(record))
+            self.add(self.logs.open_topic(record))
 
     def close(self) -> None:
         """Leave what is to be done after a rollback. Idempotent."""

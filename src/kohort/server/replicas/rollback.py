@@ -38,7 +38,10 @@ class Rollback:
         """Short steps that are left to do."""
 
     def begin(self, ids: Iterable[UUID]) -> None:
-        """Topics with these ids are in the image as before; `finished` does what is left."""
+        """Topics with these ids are in the image as before;
+
+        `finish_in_slices` does what is left.
+        """
         self._topics.responses.clear()
         for topic_id in ids:
             record, topic = self._image.topics.get(topic_id), self._topics.by_id(topic_id)
@@ -51,7 +54,7 @@ class Rollback:
                 self._withdraw_partitions(topic, record.partitions)
                 self._logs.configure(topic, record.configs)
 
-    async def finished(self) -> None:
+    async def finish_in_slices(self) -> None:
         """Return when all topics are as the image says."""
         slices = TimeSlices()
         while self._steps:
@@ -59,7 +62,7 @@ class Rollback:
             await slices.give_way()
 
     def finish(self) -> None:
-        """`finished`, blocking until it is done."""
+        """`finish_in_slices`, blocking until it is done."""
         while self._steps:
             self._steps.popleft()()
 
@@ -72,16 +75,16 @@ class Rollback:
         self._withdraw_partitions(topic, 0)
         self._steps.append(partial(self._names.disclaim, topic.name))
 
-    def _withdraw_partitions(self, topic: Topic, left: int) -> None:
-        gone = self._topics.remove_partitions(topic, left)
-        self._steps += (partial(self._logs.withdraw, log, topic.id) for log in gone)
+    def _withdraw_partitions(self, topic: Topic, count: int) -> None:
+        removed = self._topics.remove_partitions(topic, count)
+        self._steps += (partial(self._logs.withdraw, log, topic.id) for log in removed)
 
     def _restore(self, record: TopicRecord) -> None:
         self._names.claim(record.name)
-        places = partitions_of(record)
-        self._deletions.undo(record.name, places)
+        partitions = partitions_of(record)
+        self._deletions.undo(record.name, partitions)
         settings = self._logs.settings(self._logs.effective(record.configs))
-        for partition, topic_id in places.items():
+        for partition, topic_id in partitions.items():
             self._steps.append(partial(self._logs.open_or_refuse, partition, topic_id, settings))
         self._steps.append(partial(self._add_restored, record.id))
 
@@ -89,5 +92,5 @@ class Rollback:
         """Have a topic again as it is now, unless it was deleted meanwhile."""
         record = self._image.topics.get(topic_id)
         if record is not None and self._topics.by_id(topic_id) is None:
-            self._topics.add(self._logs.opened(record))
+            self._topics.add(self._logs.open_topic(record))
             self._names.claim(record.name)

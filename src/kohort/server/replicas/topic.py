@@ -26,8 +26,8 @@ class Topic:
 
     def record(self, **changes: Any) -> TopicRecord:
         """The topic as its record says, but for `changes`."""
-        now: dict[str, Any] = {"partitions": len(self.partitions), "configs": self.configs}
-        return TopicRecord(id=self.id, name=self.name, internal=self.internal, **now | changes)
+        current: dict[str, Any] = {"partitions": len(self.partitions), "configs": self.configs}
+        return TopicRecord(id=self.id, name=self.name, internal=self.internal, **current | changes)
 
     def __repr__(self) -> str:
         return f"<Topic {self.name} {self.id} partitions={len(self.partitions)}>"

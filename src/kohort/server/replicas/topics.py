@@ -71,19 +71,19 @@ class Topics:
         self._changed()
         topic.partitions += added
 
-    def remove_partitions(self, topic: Topic, left: int) -> tuple[Log, ...]:
-        """Show only the first `left` partitions of a topic; returns the logs of the others."""
+    def remove_partitions(self, topic: Topic, count: int) -> tuple[Log, ...]:
+        """Show only the first `count` partitions of a topic; returns the logs of the others."""
         self._changed()
-        gone, topic.partitions = topic.partitions[left:], topic.partitions[:left]
-        return gone
+        removed, topic.partitions = topic.partitions[count:], topic.partitions[:count]
+        return removed
 
     def replace(self, log: Log) -> Topic | None:
         """Show a log in the place of the one that its partition had; None: there is no topic."""
         name, index = log.topic_partition
         topic = self._by_name.get(name)
         if topic is not None:
-            former = topic.partitions
-            topic.partitions = (*former[:index], log, *former[index + 1 :])
+            logs = topic.partitions
+            topic.partitions = (*logs[:index], log, *logs[index + 1 :])
             self.responses.clear()
         return topic
 
