@@ -72,7 +72,7 @@ class ClusterAdmin:
         """
         await self._read_cluster()
         self._ensure_others(node)
-        await self._change(partial(self._draining, node))
+        await self._change(partial(self._drain_records, node))
         cluster = self._metadata.state.cluster
         while any(True for _ in cluster.led_by(node)):
             await self._poll_log()
@@ -148,7 +148,7 @@ class ClusterAdmin:
                 "was drained"
             )
 
-    def _draining(self, node: int) -> Sequence[MetadataRecord]:
+    def _drain_records(self, node: int) -> Sequence[MetadataRecord]:
         known = self._node(node)
         if known.is_draining:
             return []

@@ -71,7 +71,7 @@ class History:
     def __init__(self, seed: int, *, settled_after: str = "") -> None:
         """`settled_after`: an event after which the log is wrongly settled."""
         self._random = Random(seed)
-        self._told = [f"seed {seed}"]
+        self._history = [f"seed {seed}"]
         self._settled_after = settled_after
         self._shared = MemoryCluster(lambda: START)
         self._nodes = Node(self._shared), Node(self._shared)
@@ -120,21 +120,21 @@ class History:
         self._expect(first == BATCHES or is_forgotten, f"{first} is not acknowledged")
 
     def _expect(self, is_true: bool, failure: str) -> None:
-        assert is_true, "\n".join((*self._told, failure))
+        assert is_true, "\n".join((*self._history, failure))
 
     # Events
 
     async def send(self, _: int) -> None:
         if request := self._producer.drain():
             self._nodes[request.node].requests.append(request)
-            self._told.append(f"send {request.sequence} to {request.node}")
+            self._history.append(f"send {request.sequence} to {request.node}")
 
     async def serve(self, at: int) -> None:
         node = self._nodes[at]
         if node.requests and not node.is_hanging:
             request = node.requests.popleft()
             error = request.error = await node.produce(request.sequence)
-            self._told.append(f"{at} responds to {request.sequence}: {error.name}")
+            self._history.append(f"{at} responds to {request.sequence}: {error.name}")
             self._expect(error in {NONE, GAP, *RETRIED_ERRORS}, "it never has that error")
             follows = request.sequence == len(self._stored())
             self._expect(error is not GAP or not follows, "it follows the last one in the log")
@@ -142,16 +142,16 @@ class History:
     async def receive(self, at: int) -> None:
         request = next((batch for batch in self._producer.in_flight if batch.node == at), None)
         if request is not None and request.error is not None:
-            self._told.append(f"receive the response of {at} to {request.sequence}")
+            self._history.append(f"receive the response of {at} to {request.sequence}")
             self._producer.complete(request)
 
     async def refresh_metadata(self, _: int) -> None:
         self._producer.leader = self._leader
-        self._told.append(f"metadata: {self._leader} leads")
+        self._history.append(f"metadata: {self._leader} leads")
 
     async def hang_or_resume(self, at: int) -> None:
         self._nodes[at].is_hanging = not self._nodes[at].is_hanging
-        self._told.append(f"{at} {'hangs' if self._nodes[at].is_hanging else 'resumes'}")
+        self._history.append(f"{at} {'hangs' if self._nodes[at].is_hanging else 'resumes'}")
 
     async def lead(self, at: int) -> None:
         """A node that leads already begins a new session."""
@@ -163,16 +163,18 @@ class History:
         await self._nodes[at].controller.replicas.become_leader(
             TopicIdPartition(ID, 0), self._epoch
         )
-        self._told.append(f"{at} leads in epoch {self._epoch}")
+        self._history.append(f"{at} leads in epoch {self._epoch}")
 
     async def disconnect(self, at: int) -> None:
         self._producer.disconnect(at)
         if self._random.random() < 0.5:
             self._nodes[at].requests.clear()  # else it has read them
-        self._told.append(f"{at} disconnects, with {len(self._nodes[at].requests)} requests left")
+        self._history.append(
+            f"{at} disconnects, with {len(self._nodes[at].requests)} requests left"
+        )
 
     async def crash(self, at: int) -> None:
-        self._told.append(f"{at} crashes")
+        self._history.append(f"{at} crashes")
         self._producer.disconnect(at)
         self._nodes[at].logs.end_all()
         if at == self._leader:
@@ -187,14 +189,14 @@ class History:
         opened = await logs.take(ORDERS, ID, LogConfig(), self._epoch, 0)
         for tell in logs.on_reopened:
             tell(opened)
-        self._told.append(f"{self._leader} has opened its log again")
+        self._history.append(f"{self._leader} has opened its log again")
 
     async def settle(self, _: int) -> None:
         """All that was sent to the former leader has its response by now, or has timed out."""
         elsewhere = [batch for batch in self._producer.in_flight if batch.node != self._leader]
         if not elsewhere and not any(node.requests for node in self._nodes):
             self._nodes[self._leader].controller.replicas.end_transition(ORDERS)
-            self._told.append(f"{self._leader} has settled")
+            self._history.append(f"{self._leader} has settled")
             await self.refresh_metadata(0)
 
 

@@ -54,12 +54,14 @@ class Follower:
         """
         loop = asyncio.get_running_loop()
         warn_at: float | None = loop.time() + _WARN_AFTER_S
-        known, end_offset = self._metadata, None
+        metadata, end_offset = self._metadata, None
         while (
-            end_offset is None or known.end_offset < end_offset or not self._has_bootstrap_records()
+            end_offset is None
+            or metadata.end_offset < end_offset
+            or not self._has_bootstrap_records()
         ):
             try:
-                fetched = await self._log.read(known.end_offset)
+                fetched = await self._log.read(metadata.end_offset)
             except (NodeUnreachableError, KafkaError) as error:
                 if warn_at is not None and loop.time() > warn_at:
                     logger.warning("worker 0 is not serving yet", extra=fields(why=error))
@@ -67,9 +69,9 @@ class Follower:
                 await asyncio.sleep(_RETRY_AFTER_S)
                 continue
             for offset, record in fetched.records:
-                known.replay(offset, record)
+                metadata.replay(offset, record)
             if not fetched.records:
-                known.skip(fetched.end_offset)
+                metadata.skip(fetched.end_offset)
             end_offset = end_offset or fetched.end_offset
 
     def _has_bootstrap_records(self) -> bool:

@@ -59,17 +59,19 @@ class Handover:
         Raises as `SharedMetadataLog.decide`.
         """
         incoming = self._incoming_moves()
-        wanted = {self._replicas.partition_of(place) for place in incoming}
-        for partition in self._replicas.standbys.keys() - wanted:
+        incoming_partitions = {
+            self._replicas.partition_of(id_partition) for id_partition in incoming
+        }
+        for partition in self._replicas.standbys.keys() - incoming_partitions:
             self._replicas.stop_standby(partition)
-        for place in incoming:
-            self._replicas.start_standby(place, self._wake)
+        for id_partition in incoming:
+            self._replicas.start_standby(id_partition, self._wake)
         for log in self._replicas.standbys.values():
             log.look()
-        read, now = self._ready_records(), self._clock.now()
+        ready, now = self._ready_records(), self._clock.now()
         unread = len(incoming) - len(self._metadata.state.cluster.ready.intersection(incoming))
-        if read and (
-            len(read) == unread or now - self._last_ready_report >= READY_REPORT_INTERVAL_MS
+        if ready and (
+            len(ready) == unread or now - self._last_ready_report >= READY_REPORT_INTERVAL_MS
         ):
             self._last_ready_report = now
             await self._metadata.decide(self._ready_records)
@@ -78,19 +80,19 @@ class Handover:
         """Partitions that this node leads next, and another node leads now."""
         cluster = self._metadata.state.cluster
         return [
-            place
-            for place, to in cluster.moves.items()
-            if to == self._node_id and cluster.leader(place).node not in (to, NO_LEADER)
+            id_partition
+            for id_partition, to in cluster.moves.items()
+            if to == self._node_id and cluster.leader(id_partition).node not in (to, NO_LEADER)
         ]
 
     def _ready_records(self) -> Sequence[MetadataRecord]:
         """Records of partitions that are ready and not reported yet."""
-        known = self._metadata.state.cluster.ready
-        read = {each for each, log in self._replicas.standbys.items() if log.is_ready}
+        reported = self._metadata.state.cluster.ready
+        ready = {partition for partition, log in self._replicas.standbys.items() if log.is_ready}
         return [
-            ReassignmentPlanned(place, self._node_id, is_ready=True)
-            for place in self._incoming_moves()
-            if place not in known and self._replicas.partition_of(place) in read
+            ReassignmentPlanned(id_partition, self._node_id, is_ready=True)
+            for id_partition in self._incoming_moves()
+            if id_partition not in reported and self._replicas.partition_of(id_partition) in ready
         ]
 
     # As the current leader
@@ -106,13 +108,15 @@ class Handover:
             return False
         if len(moving) < len(due):
             self._wake()
-        found = (self._replicas.partition_of(place) for place, _ in moving)
-        await self._partitions.resign([each for each in found if each is not None])
+        partitions = (self._replicas.partition_of(id_partition) for id_partition, _ in moving)
+        await self._partitions.resign(
+            [partition for partition in partitions if partition is not None]
+        )
         # Nobody serves them until that is logged.
-        handed_over = partial(self._handover_records, moving)
-        goes_on = await self._metadata.decide(handed_over, reads=False)
-        while goes_on:
-            goes_on = await self._metadata.decide(handed_over)
+        new_leaders = partial(self._handover_records, moving)
+        has_more = await self._metadata.decide(new_leaders, reads=False)
+        while has_more:
+            has_more = await self._metadata.decide(new_leaders)
         return True
 
     def _moves_to_hand_over(self) -> list[tuple[TopicIdPartition, int]]:
@@ -135,7 +139,8 @@ class Handover:
         """Records of the new leaders of these partitions."""
         cluster = self._metadata.state.cluster
         return [
-            LeaderChanged(place, Leader(to, cluster.leaders[place].epoch + 1))
-            for place, to in moving
-            if cluster.moves.get(place) == to and cluster.leader(place).node == self._node_id
+            LeaderChanged(id_partition, Leader(to, cluster.leaders[id_partition].epoch + 1))
+            for id_partition, to in moving
+            if cluster.moves.get(id_partition) == to
+            and cluster.leader(id_partition).node == self._node_id
         ]

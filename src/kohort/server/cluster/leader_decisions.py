@@ -50,7 +50,7 @@ class LeaderDecisions:
         self._clock = clock
         self._rebalance_delay_ms = rebalance_delay_ms
         self._wake = wake
-        self._nothing_for: tuple[int, Situation] | None = None
+        self._no_decision_for: tuple[int, Situation] | None = None
         """End of the metadata log and situation of the nodes where nothing was to be decided."""
         self._decided_at = Instant(0)
         """Time of the last decision that changed nothing."""
@@ -61,7 +61,7 @@ class LeaderDecisions:
         nodes, now = cluster.nodes.values(), self._clock.now()
         is_calm = self._registration.is_logged and not (
             cluster.moves
-            or any(each.is_draining or observed.is_gone(each.id, each.session) for each in nodes)
+            or any(node.is_draining or observed.is_gone(node.id, node.session) for node in nodes)
         )
         left_ms = self._decided_at + len(cluster.leaders) // PARTITIONS_PER_MS - now
         if is_calm and left_ms > 0:
@@ -70,31 +70,31 @@ class LeaderDecisions:
         return True
 
     def decide(
-        self, observed: Observed, known: Collection[NodeRegistered]
+        self, observed: Observed, observed_nodes: Collection[NodeRegistered]
     ) -> Generator[None, None, Sequence[MetadataRecord]]:
         """The next records, in steps.
 
-        `known`: the nodes that were registered when `observed` was seen.
+        `observed_nodes`: the nodes that were registered when `observed` was seen.
         """
         own = self._registration
         if not own.is_logged:
             return [*self._reclaim_partitions(), own.record(observed.now)]
         cluster = self._metadata.state.cluster
         own.is_draining |= cluster.nodes[own.node_id].is_draining
-        newcomers = [each for each in cluster.nodes.values() if each not in known]
-        seen = observed.with_newcomers(newcomers)
-        nodes = situation(cluster, seen, self._rebalance_delay_ms)
+        newcomers = [node for node in cluster.nodes.values() if node not in observed_nodes]
+        observed_now = observed.with_newcomers(newcomers)
+        nodes = situation(cluster, observed_now, self._rebalance_delay_ms)
         if own.node_id in nodes.gone:
             return ()  # it renews its lease before it decides on anybody
-        at = self._metadata.end_offset, nodes
-        if at == self._nothing_for:
+        inputs = self._metadata.end_offset, nodes
+        if inputs == self._no_decision_for:
             return ()
         topics = yield from self._replicas.topic_sizes()
-        decided = yield from decide(cluster, topics, nodes)
-        self._nothing_for = None if decided else at
-        if not decided:
+        records = yield from decide(cluster, topics, nodes)
+        self._no_decision_for = None if records else inputs
+        if not records:
             self._decided_at = self._clock.now()
-        return decided
+        return records
 
     def _reclaim_partitions(self) -> Iterable[LeaderChanged]:
         """New epochs for the partitions that this node led in its previous session.
@@ -103,5 +103,7 @@ class LeaderDecisions:
         the previous one.
         """
         cluster, node_id = self._metadata.state.cluster, self._registration.node_id
-        for place in cluster.led_by(node_id):
-            yield LeaderChanged(place, Leader(node_id, cluster.leaders[place].epoch + 1))
+        for id_partition in cluster.led_by(node_id):
+            yield LeaderChanged(
+                id_partition, Leader(node_id, cluster.leaders[id_partition].epoch + 1)
+            )

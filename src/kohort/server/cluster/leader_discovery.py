@@ -68,8 +68,8 @@ def current_leaders(
             if leader != Leader():
                 leaders[key] = leader
     ids = dict.fromkeys(leader.node for leader in leaders.values())
-    found = (nodes.node(node_id, endpoint) for node_id in ids)
-    return CurrentLeaders(leaders, [node for node in found if node is not NO_NODE])
+    leader_nodes = (nodes.node(node_id, endpoint) for node_id in ids)
+    return CurrentLeaders(leaders, [node for node in leader_nodes if node is not NO_NODE])
 
 
 def _pack_node(node: Node) -> bytes:

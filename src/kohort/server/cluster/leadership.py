@@ -132,7 +132,7 @@ class LeadershipLoop:
                 if len(nodes) == 1 and self._registration.is_logged:
                     continue
                 observed = await self._storage.observe()
-                if any(observed.is_gone(each.id, each.session) for each in nodes):
+                if any(observed.is_gone(node.id, node.session) for node in nodes):
                     self._wakeup.set()
 
     async def _keep_working(self) -> None:
@@ -142,16 +142,16 @@ class LeadershipLoop:
 
     async def _rest(self) -> None:
         """Wait for new records or a wakeup, at most `TICK_S`."""
-        grown = asyncio.create_task(self._storage.wait_beyond(self._metadata.end_offset))
-        changed = asyncio.create_task(self._wakeup.wait())
+        log_grew = asyncio.create_task(self._storage.wait_beyond(self._metadata.end_offset))
+        woken = asyncio.create_task(self._wakeup.wait())
         try:
             await asyncio.wait(
-                (grown, changed), timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
+                (log_grew, woken), timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            for task in (grown, changed):
+            for task in (log_grew, woken):
                 task.cancel()
-        if grown.done() and not grown.cancelled() and grown.exception() is not None:
+        if log_grew.done() and not log_grew.cancelled() and log_grew.exception() is not None:
             await asyncio.sleep(TICK_S)  # the storage is away: the next tick tells it
 
     async def tick(self) -> None:
@@ -225,10 +225,10 @@ class LeadershipLoop:
         # First, as clients wait for it: open the partitions that were assigned to this node.
         await self._metadata.read_next()
         await self._reconcile()
-        known = set(self._metadata.state.cluster.nodes.values())
+        observed_nodes = set(self._metadata.state.cluster.nodes.values())
         observed = await self._storage.observe()
         while self._decisions.is_due(observed) and await self._metadata.decide_in_slices(
-            partial(self._decisions.decide, observed, known)
+            partial(self._decisions.decide, observed, observed_nodes)
         ):
             await self._reconcile()
         await self._reconcile()
@@ -253,13 +253,13 @@ class LeadershipLoop:
         running, self._running = self._running, []
         for task in running:
             task.cancel()
-        ended = await asyncio.gather(*running, return_exceptions=True)
+        outcomes = await asyncio.gather(*running, return_exceptions=True)
         await self.lease.give_up()
         if running and self.lease.has_session:
             with suppress(FencedError, *STORAGE_FAILURES):
                 async with asyncio.timeout(TICK_S):
                     # Having failed to read the log, append nothing: others see the session end.
-                    if all(isinstance(each, asyncio.CancelledError) for each in ended):
+                    if all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes):
                         await self._metadata.decide(self._registration.fenced)
                     await self._storage.release()
 
@@ -267,20 +267,20 @@ class LeadershipLoop:
         self._registration.is_draining = True
         with suppress(Exception):  # other nodes take over the partitions that are left
             async with asyncio.timeout(self._drained_within_ms / 1_000):
-                await self._metadata.decide(self._draining)
+                await self._metadata.decide(self._drain_records)
                 self._wakeup.set()
                 while self._partitions.led and self._can_drain():
                     self._worked.clear()
                     await self._worked.wait()
 
-    def _draining(self) -> Sequence[MetadataRecord]:
+    def _drain_records(self) -> Sequence[MetadataRecord]:
         can_drain = self._registration.is_logged and self._can_drain()
         return [self._registration.drained()] if can_drain else ()
 
     def _can_drain(self) -> bool:
         """Whether another node can take partitions, and the tasks of this one run."""
-        own, nodes = self._storage.node_id, self._metadata.state.cluster.nodes.values()
-        has_targets = any(not (each.is_draining or each.id == own) for each in nodes)
+        own_id, nodes = self._storage.node_id, self._metadata.state.cluster.nodes.values()
+        has_targets = any(not (node.is_draining or node.id == own_id) for node in nodes)
         return has_targets and not any(task.done() for task in self._running)
 
 

@@ -61,7 +61,11 @@ class LedPartitions:
     def assigned(self) -> Sequence[tuple[TopicIdPartition, int]]:
         """Partitions and epochs that the metadata log assigns to this node."""
         leaders = self._metadata.state.cluster.leaders.items()
-        return [(place, epoch) for place, (node, epoch) in leaders if node == self._node_id]
+        return [
+            (id_partition, epoch)
+            for id_partition, (node, epoch) in leaders
+            if node == self._node_id
+        ]
 
     async def reconcile(self, *, may_lead: bool) -> None:
         """Lead the assigned partitions, and no others; none unless `may_lead`. Raises OSError."""
@@ -73,19 +77,25 @@ class LedPartitions:
             replicas.leaderships_lost,
         ):
             return
-        slices, mine = TimeSlices(), dict[TopicPartition, int]()
-        wanted, led = [], replicas.led_epochs
-        for place, epoch in self.assigned() if may_lead else ():
-            partition = replicas.partition_of(place)
+        slices, assigned = TimeSlices(), dict[TopicPartition, int]()
+        to_open, led_epochs = [], replicas.led_epochs
+        for id_partition, epoch in self.assigned() if may_lead else ():
+            partition = replicas.partition_of(id_partition)
             if partition is not None:
-                mine[partition] = epoch
-                if led.get(partition) != epoch:
-                    wanted.append((place, epoch))
+                assigned[partition] = epoch
+                if led_epochs.get(partition) != epoch:
+                    to_open.append((id_partition, epoch))
             await slices.give_way()
-        await self.resign([each for each, epoch in led.items() if mine.get(each) != epoch])
-        is_complete = await self._open(wanted)
+        await self.resign(
+            [
+                partition
+                for partition, epoch in led_epochs.items()
+                if assigned.get(partition) != epoch
+            ]
+        )
+        is_complete = await self._open(to_open)
         # Fewer are led if the lease was over meanwhile.
-        if is_complete and len(led) == len(mine):
+        if is_complete and len(led_epochs) == len(assigned):
             self._reconciled = (
                 end_offset,
                 may_lead,
@@ -93,12 +103,14 @@ class LedPartitions:
                 replicas.leaderships_lost,
             )
 
-    async def _open(self, wanted: Sequence[tuple[TopicIdPartition, int]]) -> bool:
+    async def _open(self, id_partitions: Sequence[tuple[TopicIdPartition, int]]) -> bool:
         """Open partitions in these epochs; False, with a line in the log, if some cannot be."""
         failures: list[Exception] = []
-        for start in range(0, len(wanted), _OPEN_BATCH):
-            some = wanted[start : start + _OPEN_BATCH]
-            await run_all(self._become_leader(place, epoch, failures) for place, epoch in some)
+        for start in range(0, len(id_partitions), _OPEN_BATCH):
+            batch = id_partitions[start : start + _OPEN_BATCH]
+            await run_all(
+                self._become_leader(id_partition, epoch, failures) for id_partition, epoch in batch
+            )
         error = str(failures[0]) if failures else None
         if error not in (None, self._last_open_error):
             logger.error(
@@ -109,25 +121,25 @@ class LedPartitions:
         return not failures
 
     async def _become_leader(
-        self, place: TopicIdPartition, epoch: int, failures: list[Exception]
+        self, id_partition: TopicIdPartition, epoch: int, failures: list[Exception]
     ) -> None:
         """Lead a partition. An error is added to `failures`, and does not stop the others."""
         try:
-            await self._replicas.become_leader(place, epoch)
+            await self._replicas.become_leader(id_partition, epoch)
         except (OSError, KafkaError) as error:
             failures.append(error.with_traceback(None))
             return
-        if (partition := self._replicas.partition_of(place)) is not None:
+        if (partition := self._replicas.partition_of(id_partition)) is not None:
             self._in_transition.pop(partition, None)
             self._in_transition[partition] = self._clock.now()
 
     def end_transitions(self) -> None:
         """End the transition of partitions that are led for `PRODUCER_TRANSITION_MS`."""
         now = self._clock.now()
-        old = takewhile(
-            lambda each: now - each[1] >= PRODUCER_TRANSITION_MS, self._in_transition.items()
+        ended = takewhile(
+            lambda item: now - item[1] >= PRODUCER_TRANSITION_MS, self._in_transition.items()
         )
-        for partition, _ in list(islice(old, TRANSITION_BATCH)):
+        for partition, _ in list(islice(ended, TRANSITION_BATCH)):
             del self._in_transition[partition]
             self._replicas.end_transition(partition)
 
@@ -136,7 +148,7 @@ class LedPartitions:
 
         Raises OSError if what was appended to one of them last is not known to be written.
         """
-        await run_all(self._replicas.resign(each) for each in partitions)
+        await run_all(self._replicas.resign(partition) for partition in partitions)
 
     async def resign_all(self) -> None:
         """Close all partitions: other nodes may have taken them over."""
@@ -144,23 +156,23 @@ class LedPartitions:
             await self.resign(tuple(self._replicas.led_epochs))
 
 
-async def run_all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def run_all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Return when all coroutines have ended, then raise the first failure.
 
     When cancelled, cancel the tasks that have started, and wait for them.
     """
     tasks: list[asyncio.Task[None]] = []
     try:
-        for each in work:
-            tasks.append(asyncio.create_task(each))
+        for coroutine in coroutines:
+            tasks.append(asyncio.create_task(coroutine))
             if not len(tasks) % _TASK_BATCH:
                 await asyncio.sleep(0)
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-    for failure in ended:
+    for failure in outcomes:
         if failure is not None:
             raise fresh(failure)

@@ -45,15 +45,17 @@ class NodeStatus:
 
     def reasons(self) -> list[str]:
         """Reasons why it is not healthy; empty if it is."""
-        found = []
+        reasons = []
         if self.away_s:
-            found.append(f"the database has not responded for {self.away_s:.0f} s: {self.trouble}")
+            reasons.append(
+                f"the database has not responded for {self.away_s:.0f} s: {self.trouble}"
+            )
         if not self.has_lease:
-            why = f": {self.trouble}" if self.trouble and not found else ""
-            found.append(f"this node has no lease, and leads nothing{why}")
+            why = f": {self.trouble}" if self.trouble and not reasons else ""
+            reasons.append(f"this node has no lease, and leads nothing{why}")
         elif self.trouble and not self.is_registered:
-            found.append(f"this node cannot register: {self.trouble}")
-        return found
+            reasons.append(f"this node cannot register: {self.trouble}")
+        return reasons
 
 
 STARTING: Final = NodeStatus(trouble="it is starting")
@@ -70,23 +72,23 @@ class MembershipLogger:
 
     def update(self, nodes: Mapping[int, NodeRegistered]) -> None:
         """Log the changes since the last call. `nodes` are those of the cluster, by id."""
-        known = self._known
-        others = {number: node for number, node in nodes.items() if number != self._node_id}
-        self._known = others
-        if known is None:
-            if others:
-                logger.info("other nodes are in the cluster", extra=fields(others=sorted(others)))
+        previous = self._known
+        current = {number: node for number, node in nodes.items() if number != self._node_id}
+        self._known = current
+        if previous is None:
+            if current:
+                logger.info("other nodes are in the cluster", extra=fields(others=sorted(current)))
             return
-        for number in sorted(known.keys() - others.keys()):
+        for number in sorted(previous.keys() - current.keys()):
             logger.info("node left the cluster", extra=fields(other=number))
-        for number, node in sorted(others.items()):
-            before = known.get(number)
-            if before is None or before.session != node.session:
-                logger.info("node joined the cluster", extra=_told(node))
-            elif node.is_draining and not before.is_draining:
+        for number, node in sorted(current.items()):
+            former = previous.get(number)
+            if former is None or former.session != node.session:
+                logger.info("node joined the cluster", extra=_node_fields(node))
+            elif node.is_draining and not former.is_draining:
                 logger.info("node is draining", extra=fields(other=number))
 
 
-def _told(node: NodeRegistered) -> dict[str, dict[str, object]]:
-    addresses = [str(Address(each.host, each.port)) for each in node.endpoints]
+def _node_fields(node: NodeRegistered) -> dict[str, dict[str, object]]:
+    addresses = [str(Address(endpoint.host, endpoint.port)) for endpoint in node.endpoints]
     return fields(other=node.id, addresses=addresses)

@@ -13,7 +13,7 @@ from kohort.server.metadata import MetadataImage
 from kohort.server.replicas import Topic, Topics
 from kohort.types import Instant, TopicIdPartition, TopicPartition
 
-LISTED_MS: Final = 9_000
+MAX_DEPARTED_MS: Final = 9_000
 """Time for which Metadata lists a node after it has left: Kafka's `broker.session.timeout.ms`."""
 
 
@@ -101,8 +101,10 @@ class LocalNodes:
             return NO_NODE
         worker = node_id - self._first_id
         if not endpoint.port:  # a Unix socket
-            first = endpoint.host.removesuffix(f".{self._index}") if self._index else endpoint.host
-            return Node(node_id, local_socket_of(first, worker), 0, self._rack)
+            first_host = (
+                endpoint.host.removesuffix(f".{self._index}") if self._index else endpoint.host
+            )
+            return Node(node_id, local_socket_of(first_host, worker), 0, self._rack)
         return Node(node_id, endpoint.host, endpoint.port + worker - self._index, self._rack)
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
@@ -112,10 +114,10 @@ class LocalNodes:
         return self._leader(topic, topic.partitions[partition])
 
     def coordinator(self, topic: str, key: str) -> int:
-        known = self._topics.get(topic)
-        if known is None:
+        coordinators_topic = self._topics.get(topic)
+        if coordinators_topic is None:
             return NO_LEADER
-        partition = partition_for(key, len(known.partitions))
+        partition = partition_for(key, len(coordinators_topic.partitions))
         return self._node_of(TopicPartition(topic, partition))
 
     def _leader(self, topic: Topic, log: LogState) -> Leader:
@@ -129,7 +131,7 @@ class LocalNodes:
 
 
 class RecentlyDepartedNodes:
-    """Nodes that have left the cluster less than `LISTED_MS` ago.
+    """Nodes that have left the cluster less than `MAX_DEPARTED_MS` ago.
 
     Most are restarted and soon back. A client forgets a node that a Metadata response omits, and
     some versions of librdkafka do not connect to it again.
@@ -138,17 +140,17 @@ class RecentlyDepartedNodes:
     def __init__(self, now: Callable[[], Instant]) -> None:
         self._now = now
         self._known: dict[int, NodeRegistered] = {}
-        self._left: dict[int, tuple[NodeRegistered, Instant]] = {}
+        self._departed: dict[int, tuple[NodeRegistered, Instant]] = {}
 
     def update(self, nodes: Mapping[int, NodeRegistered]) -> None:
         """Compare with the nodes that are now in the cluster, by id."""
         now = self._now()
-        gone = self._known.keys() - nodes.keys()
-        self._left.update({node: (self._known[node], now) for node in gone})
-        self._left = {
-            node: (former, left)
-            for node, (former, left) in self._left.items()
-            if node not in nodes and left + LISTED_MS > now
+        departed = self._known.keys() - nodes.keys()
+        self._departed.update({node: (self._known[node], now) for node in departed})
+        self._departed = {
+            node: (registration, departed_at)
+            for node, (registration, departed_at) in self._departed.items()
+            if node not in nodes and departed_at + MAX_DEPARTED_MS > now
         }
         self._known = dict(nodes)
 
@@ -156,7 +158,9 @@ class RecentlyDepartedNodes:
         """The last registrations of these nodes."""
         now = self._now()
         return {
-            node: former for node, (former, left) in self._left.items() if left + LISTED_MS > now
+            node: registration
+            for node, (registration, departed_at) in self._departed.items()
+            if departed_at + MAX_DEPARTED_MS > now
         }
 
 
@@ -192,16 +196,18 @@ class ClusterNodes:
     def controller(self, endpoint: Endpoint) -> int:
         # Any node is one, so it is the first of those that these clients can reach.
         nodes = sorted(self._cluster.nodes)
-        return next((each for each in nodes if self.node(each, endpoint) is not NO_NODE), NO_LEADER)
+        return next(
+            (node_id for node_id in nodes if self.node(node_id, endpoint) is not NO_NODE), NO_LEADER
+        )
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
         self._former.update(self._cluster.nodes)  # one may have left right now
         nodes = self._former.by_id() | self._cluster.nodes
-        found = (
+        reachable = (
             self._reached(node_id, nodes.get(node_id), endpoint)
             for node_id in sorted(nodes.keys() | {self._node_id})
         )
-        return [node for node in found if node is not NO_NODE]
+        return [node for node in reachable if node is not NO_NODE]
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
         return self._reached(node_id, self._cluster.nodes.get(node_id), endpoint)
@@ -221,8 +227,8 @@ class ClusterNodes:
         return self._cluster.leader(TopicIdPartition(topic.id, partition))
 
     def coordinator(self, topic: str, key: str) -> int:
-        known = self._topics.get(topic)
-        if known is None:
+        coordinators_topic = self._topics.get(topic)
+        if coordinators_topic is None:
             return NO_LEADER
-        partition = partition_for(key, len(known.partitions))
-        return self._cluster.leader(TopicIdPartition(known.id, partition)).node
+        partition = partition_for(key, len(coordinators_topic.partitions))
+        return self._cluster.leader(TopicIdPartition(coordinators_topic.id, partition)).node

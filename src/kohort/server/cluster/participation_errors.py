@@ -25,11 +25,11 @@ class ParticipationErrors:
 
     def report(self, activity: str, error: Exception) -> None:
         """Set the error of an activity. Log it unless another activity has the same one already."""
-        known = {*self._by_activity.values()}
+        current_errors = {*self._by_activity.values()}
         text = str(error) or "the database does not respond"
         self._by_activity.pop(activity, None)  # it becomes the most recent one
         self._by_activity[activity] = text
-        if text not in known:
+        if text not in current_errors:
             logger.error("cannot participate in the cluster, retrying", extra=fields(why=text))
 
     def clear(self, activity: str) -> None:

@@ -29,8 +29,8 @@ class Registration:
     @property
     def is_logged(self) -> bool:
         """Whether the metadata log has this node with its current session."""
-        known = self.metadata.state.cluster.nodes.get(self.node_id)
-        return known is not None and known.session == self.storage.session
+        registered = self.metadata.state.cluster.nodes.get(self.node_id)
+        return registered is not None and registered.session == self.storage.session
 
     def record(self, now: Timestamp) -> NodeRegistered:
         """The record that registers the current session; `now` is the storage's clock."""

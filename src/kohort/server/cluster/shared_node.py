@@ -27,7 +27,7 @@ from kohort.server.cluster.internode import (
 from kohort.server.cluster.joining import (
     ensure_connected,
     ensure_reachable,
-    shown,
+    format_endpoint,
     this_machine,
     warn_of_other_counts,
 )
@@ -128,7 +128,7 @@ class SharedNode:
     def _endpoint_of(self, node_id: int, listener: str) -> NodeEndpoint | None:
         node = self._metadata.state.cluster.nodes.get(node_id)
         endpoints = () if node is None else node.endpoints
-        return next((each for each in endpoints if each.listener == listener), None)
+        return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
 
     def _socket_of(self, sockets: Path, node_id: int) -> str:
         return str(sockets / f"{node_id}.sock")
@@ -139,17 +139,17 @@ class SharedNode:
         `opened` closes the storage. Raises KohortError.
         """
         opened.push_async_callback(self.shared.close)
-        place = shown_storage(self._config["storage"])
+        storage_name = shown_storage(self._config["storage"])
         try:
             await self.shared.open()
         except OSError as error:
-            raise KohortError(f"{place} cannot be used: {error}") from error
+            raise KohortError(f"{storage_name} cannot be used: {error}") from error
         try:
             async with asyncio.timeout(STARTUP_TIMEOUT_S):
                 await self._join_when_possible()
         except TimeoutError as error:
             why = f": {self._startup_error}" if self._startup_error else ""
-            raise KohortError(f"{place} does not respond{why}") from error
+            raise KohortError(f"{storage_name} does not respond{why}") from error
         return self.shared.logs
 
     async def _join_when_possible(self) -> None:
@@ -177,28 +177,30 @@ class SharedNode:
             await self.shared.storage.claim()
         except DuplicateNodeIdError as error:
             await self._metadata.read_to_end()
-            other = self._metadata.state.cluster.nodes.get(self._node_id)
-            if other is None or not other.endpoints:
+            holder = self._metadata.state.cluster.nodes.get(self._node_id)
+            if holder is None or not holder.endpoints:
                 raise
-            raise DuplicateNodeIdError(self._node_id, shown(other.endpoints[0])) from error
+            raise DuplicateNodeIdError(
+                self._node_id, format_endpoint(holder.endpoints[0])
+            ) from error
 
     async def _ensure_fits(self) -> None:
         """Check this node against the cluster. Raises KohortError after ending the session."""
         cluster = self._metadata.state.cluster
         observed = await self.shared.storage.observe()
-        others = [
-            each
-            for each in cluster.nodes.values()
-            if each.id != self._node_id and not observed.is_gone(each.id, each.session)
+        other_nodes = [
+            node
+            for node in cluster.nodes.values()
+            if node.id != self._node_id and not observed.is_gone(node.id, node.session)
         ]
         listeners = self._config.listeners
         inter_broker = self._config.inter_broker
         between_nodes = listeners[0] if inter_broker is None else inter_broker.listener
-        advertised = [NodeEndpoint(each.name, *each.advertised) for each in listeners]
+        advertised = [NodeEndpoint(node.name, *node.advertised) for node in listeners]
         try:
             ensure_same_cluster(self.shared.logs.directories, self._metadata.state)
-            ensure_connected(self._no_connection_reason, others)
-            ensure_reachable(advertised, this_machine(), others, between_nodes.name)
+            ensure_connected(self._no_connection_reason, other_nodes)
+            ensure_reachable(advertised, this_machine(), other_nodes, between_nodes.name)
         except KohortError:
             await self.shared.storage.release()
             raise
@@ -246,7 +248,10 @@ class SharedNode:
             self._metadata,
             self._replicas,
             self._clock,
-            endpoints=[NodeEndpoint(each.listener, each.host, each.port) for each in endpoints],
+            endpoints=[
+                NodeEndpoint(endpoint.listener, endpoint.host, endpoint.port)
+                for endpoint in endpoints
+            ],
             rack=self._config["broker.rack"],
             rebalance_delay_ms=self._config["cluster.rebalance.delay.ms"],
             drained_within_ms=self._config["cluster.drain.timeout.ms"],
@@ -263,22 +268,22 @@ class SharedNode:
         """`dispatch`, delayed from the end of the lease until it is renewed or nothing is led."""
 
         def guard(
-            exchange: RequestT, frame: bytes, body_at: int
+            exchange: RequestT, frame: bytes, body_offset: int
         ) -> Coroutine[Any, Any, None] | None:
             if self._leadership is None or self._leadership.lease.may_serve:
-                return dispatch(exchange, frame, body_at)
-            return self._dispatch_with_lease(dispatch, exchange, frame, body_at)
+                return dispatch(exchange, frame, body_offset)
+            return self._dispatch_with_lease(dispatch, exchange, frame, body_offset)
 
         return guard
 
     async def _dispatch_with_lease(
-        self, dispatch: Dispatch[RequestT], exchange: RequestT, frame: bytes, body_at: int
+        self, dispatch: Dispatch[RequestT], exchange: RequestT, frame: bytes, body_offset: int
     ) -> None:
         assert self._leadership is not None
         await self._leadership.lease.wait_until_may_serve()
-        later = dispatch(exchange, frame, body_at)
-        if later is not None:
-            await later
+        coroutine = dispatch(exchange, frame, body_offset)
+        if coroutine is not None:
+            await coroutine
 
     def status(self) -> NodeStatus:
         """Current status of this node."""

@@ -96,14 +96,14 @@ class SharedTopicChanges(TopicChanges):
             deleted[:] = (topic for topic in topics if self._topics.by_id(topic.id) is not None)
             return [RemoveTopicRecord(topic.id) for topic in deleted]
 
-        def gone() -> dict[str, KafkaError]:
+        def deleted_topics() -> dict[str, KafkaError]:
             for topic in deleted:
                 log_deleted(topic)
             return {
                 topic.name: unknown_topic(topic.name) for topic in topics if topic not in deleted
             }
 
-        return await self._writer.append(decide, gone)
+        return await self._writer.append(decide, deleted_topics)
 
     async def _grow_each(self, growths: Sequence[Growth]) -> list[Topic | KafkaError]:
         outcomes: list[Topic | KafkaError] = []

@@ -119,11 +119,11 @@ class LogLines(logging.Handler):
                     self._total_dropped += 1
                     continue
                 dropped, self._dropped = self._dropped, 0
-            if dropped and not self._write_fully(self._told(dropped)):
+            if dropped and not self._write_fully(self._dropped_line(dropped)):
                 with self._change:
                     self._dropped += dropped
 
-    def _told(self, dropped: int) -> bytes:
+    def _dropped_line(self, dropped: int) -> bytes:
         return self.format(self._dropped_record(dropped)).encode() + b"\n"
 
     def _write_fully(self, line: bytes) -> bool:

@@ -40,7 +40,7 @@ from kohort.server.metadata.records import (
 )
 from kohort.types import Timestamp, TopicIdPartition
 
-_MAX_SHOWN: Final = 80
+_MAX_CHARS: Final = 80
 _CREDENTIAL_FIELDS: Final = {"salt": str, "storedKey": str, "serverKey": str, "iterations": int}
 _TOPIC_FIELDS: Final = {"name": str, "partitions": int, "configs": dict, "internal": bool}
 _ENDPOINT_FIELDS: Final = {"listener": str, "host": str, "port": int}
@@ -174,7 +174,7 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
                 return ReassignmentPlanned(topic_partition, None)
             move = _fields("move", fields, {"to": int, "ready": bool})
             return ReassignmentPlanned(topic_partition, move["to"], move["ready"])
-    raise UndecodableError(f"is of the unknown kind {_shown(key)}")
+    raise UndecodableError(f"is of the unknown kind {_shorten(key)}")
 
 
 def _decode_topic(
@@ -209,7 +209,7 @@ def _decode_node(node_id: int, fields: Mapping[str, Any]) -> NodeRegistered:
 
 def _endpoint(fields: object) -> Endpoint:
     if not isinstance(fields, dict):
-        raise UndecodableError(f"is a node record with the endpoint {_shown(fields)}")
+        raise UndecodableError(f"is a node record with the endpoint {_shorten(fields)}")
     return Endpoint(**_fields("node", fields, _ENDPOINT_FIELDS))
 
 
@@ -234,7 +234,7 @@ def _decode_acl(
         values = {name: words[names[name]] for name, words in _ACL_WORDS.items()}
     except KeyError as error:
         raise UndecodableError(
-            f"is a binding record with the word {_shown(error.args[0])}"
+            f"is a binding record with the word {_shorten(error.args[0])}"
         ) from None
     return AccessControlEntryRecord(acl_id, AclBinding(**names | values))
 
@@ -243,14 +243,14 @@ def _kind(text: str) -> ResourceType:
     try:
         return ResourceType[text.upper()]
     except KeyError:
-        raise UndecodableError(f"has configs of the unknown kind {_shown(text)}") from None
+        raise UndecodableError(f"has configs of the unknown kind {_shorten(text)}") from None
 
 
 def _mechanism(name: str) -> ScramMechanism:
     try:
         return BY_MECHANISM[name]
     except KeyError:
-        raise UndecodableError(f"is a credential of the unknown kind {_shown(name)}") from None
+        raise UndecodableError(f"is a credential of the unknown kind {_shorten(name)}") from None
 
 
 def _credential(fields: Mapping[str, Any] | None) -> ScramCredential | None:
@@ -278,19 +278,19 @@ def _bytes(text: str) -> bytes:
 
 def _configs(configs: Mapping[str, Any]) -> Mapping[str, str]:
     if not all(isinstance(value, str) for value in configs.values()):
-        raise UndecodableError(f"is a record with the configs {_shown(configs)}")
+        raise UndecodableError(f"is a record with the configs {_shorten(configs)}")
     return configs
 
 
 def _entity(names: Mapping[str, Any]) -> QuotaEntity:
     if not all(name is None or isinstance(name, str) for name in names.values()):
-        raise UndecodableError(f"has quotas of {_shown(names)}")
+        raise UndecodableError(f"has quotas of {_shorten(names)}")
     return quota_entity(names.items())
 
 
 def _quotas(quotas: Mapping[str, Any]) -> Mapping[str, float]:
     if not all(isinstance(value, float) for value in quotas.values()):
-        raise UndecodableError(f"is a record with the quotas {_shown(quotas)}")
+        raise UndecodableError(f"is a record with the quotas {_shorten(quotas)}")
     return quotas
 
 
@@ -298,7 +298,7 @@ def _id(kind: str, text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise UndecodableError(f"is a {kind} record with the id {_shown(text)}") from None
+        raise UndecodableError(f"is a {kind} record with the id {_shorten(text)}") from None
 
 
 def _object(content: bytes, part: str) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def _object(content: bytes, part: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         decoded = None
     if not isinstance(decoded, dict):
-        raise UndecodableError(f"has the {part} {_shown(content)}, which is no JSON object")
+        raise UndecodableError(f"has the {part} {_shorten(content)}, which is no JSON object")
     return decoded
 
 
@@ -320,7 +320,7 @@ def _fields(
     for name, field_type in field_types.items():
         if type(fields[name]) is not field_type:
             raise UndecodableError(
-                f"is a {kind} record whose field {_shown(name)} is {_shown(fields[name])}"
+                f"is a {kind} record whose field {_shorten(name)} is {_shorten(fields[name])}"
             )
     return dict(fields)
 
@@ -329,14 +329,14 @@ def _other_fields(
     kind: str, fields: Mapping[str, Any], field_types: Mapping[str, type]
 ) -> UndecodableError:
     if unknown := sorted(fields.keys() - field_types.keys()):
-        return UndecodableError(f"is a {kind} record with the unknown field {_shown(unknown[0])}")
+        return UndecodableError(f"is a {kind} record with the unknown field {_shorten(unknown[0])}")
     missing = min(field_types.keys() - fields.keys())
-    return UndecodableError(f"is a {kind} record without the field {_shown(missing)}")
+    return UndecodableError(f"is a {kind} record without the field {_shorten(missing)}")
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+    return text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + "…"
 
 
 def _json(value: object) -> bytes:

@@ -61,16 +61,16 @@ class NodeConnection:
 
     async def _open(self) -> Link:
         async with self._opening:
-            before = self._link
-            if before is None or not before.takes_requests:
+            current = self._link
+            if current is None or not current.takes_requests:
                 try:
                     self._link = await self._connect()
                 except NodeUnreachableError:
                     raise
                 except OSError as error:
                     raise NodeUnreachableError(*error.args) from error
-                if before is not None:
-                    before.retire()
+                if current is not None:
+                    current.retire()
             assert self._link is not None
             return self._link
 

@@ -51,7 +51,7 @@ class RemoteController:
         start: int = response.producer_id_start
         return range(start, start + response.producer_id_len)
 
-    async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+    async def create_each(self, new_topics: Sequence[NewTopic]) -> list[KafkaError | None]:
         """Create topics independently; returns an error or None for each. Raises KafkaError."""
         response = await self._ask(
             _CREATE_TOPICS,
@@ -63,16 +63,16 @@ class RemoteController:
                     "replication_factor": 1,
                     "configs": [{"name": key, "value": text} for key, text in configs.items()],
                 }
-                for name, partitions, configs in wanted
+                for name, partitions, configs in new_topics
             ],
             timeout=_TIMEOUT_MS,
         )
-        refused = {
-            each.name: KafkaError(each.error_code, each.error_message or "")
-            for each in response.topics
-            if each.error_code
+        errors = {
+            topic.name: KafkaError(topic.error_code, topic.error_message or "")
+            for topic in response.topics
+            if topic.error_code
         }
-        return [refused.get(name) for name, *_ in wanted]
+        return [errors.get(name) for name, *_ in new_topics]
 
     async def _ask(self, api_key: int, version: int, **fields: Any) -> Any:
         return await self._retry_until_response(

@@ -85,7 +85,9 @@ class MetadataFollower:
         if partition.error_code:
             raise KafkaError(partition.error_code)
         records = decode_batches(partition.records or b"")
-        fetched = [(at, record) for at, record in records if at >= offset]
+        fetched = [
+            (record_offset, record) for record_offset, record in records if record_offset >= offset
+        ]
         return MetadataRecords(fetched, partition.high_watermark)
 
     async def run(self, topics: MetadataReplica) -> None:

@@ -33,11 +33,13 @@ class RoutedGroups:
 
     async def list(self, nodes: Iterable[int]) -> GroupsElsewhere:
         """List the groups of these nodes, concurrently."""
-        asked = [*nodes]
-        found = await asyncio.gather(*map(self._ask, asked))
-        groups = [group for each in found if each is not None for group in each]
-        silent = [node for node, each in zip(asked, found, strict=True) if each is None]
-        return GroupsElsewhere(groups, silent)
+        node_ids = [*nodes]
+        responses = await asyncio.gather(*map(self._ask, node_ids))
+        groups = [group for response in responses if response is not None for group in response]
+        unreachable = [
+            node for node, response in zip(node_ids, responses, strict=True) if response is None
+        ]
+        return GroupsElsewhere(groups, unreachable)
 
     async def _ask(self, node: int) -> Any:
         """The ListGroups response of a node; None if it does not respond."""

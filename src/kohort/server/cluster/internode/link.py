@@ -71,10 +71,10 @@ class Link:
         for piece in body:
             self._writer.write(piece)
         frame = await response
-        read, at = _response_reader(api_key, version), response_body_at(api_key, version)
+        read, body_offset = _response_reader(api_key, version), response_body_at(api_key, version)
         if len(frame) > _LARGE:
-            return await asyncio.to_thread(read, frame, at)
-        return read(frame, at)
+            return await asyncio.to_thread(read, frame, body_offset)
+        return read(frame, body_offset)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:

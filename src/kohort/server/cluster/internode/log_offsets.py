@@ -68,7 +68,7 @@ class RoutedLogOffsets:
         offsets, elsewhere = await local_log_offsets(partitions, self._topics)
         leaders = {
             topic.name: self._nodes.leaders(topic)
-            for name in {each.topic for each in elsewhere}
+            for name in {partition.topic for partition in elsewhere}
             if (topic := self._topics.get(name)) is not None
         }
         by_node: dict[int, list[TopicPartition]] = {}
@@ -76,9 +76,9 @@ class RoutedLogOffsets:
             if partition.topic in leaders:
                 node = leaders[partition.topic][partition.partition].node
                 by_node.setdefault(node, []).append(partition)
-        found = await asyncio.gather(*(self._ask(node, by_node[node]) for node in by_node))
-        for each in found:
-            offsets |= each
+        responses = await asyncio.gather(*(self._ask(node, by_node[node]) for node in by_node))
+        for response in responses:
+            offsets |= response
         return offsets
 
     async def _ask(
@@ -86,12 +86,14 @@ class RoutedLogOffsets:
     ) -> dict[TopicPartition, LogOffsets]:
         offsets: dict[TopicPartition, LogOffsets] = {}
         try:
-            for at in range(0, len(partitions), REQUEST_BATCH):
-                some = partitions[at : at + REQUEST_BATCH]
-                starts = await self._offsets(node, some, _EARLIEST)
-                ends = await self._offsets(node, some, _LATEST)
+            for start in range(0, len(partitions), REQUEST_BATCH):
+                batch = partitions[start : start + REQUEST_BATCH]
+                starts = await self._offsets(node, batch, _EARLIEST)
+                ends = await self._offsets(node, batch, _LATEST)
                 offsets |= {
-                    each: LogOffsets(starts[each], ends[each]) for each in starts if each in ends
+                    partition: LogOffsets(starts[partition], ends[partition])
+                    for partition in starts
+                    if partition in ends
                 }
         except NodeUnreachableError:
             pass
@@ -110,13 +112,15 @@ class RoutedLogOffsets:
             _VERSION,
             replica_id=-1,
             isolation_level=0,
-            topics=[{"name": name, "partitions": each} for name, each in by_topic.items()],
+            topics=[{"name": name, "partitions": indexes} for name, indexes in by_topic.items()],
         )
         return {
-            TopicPartition(topic.name, each.partition_index): each.offset
+            TopicPartition(
+                topic.name, partition_response.partition_index
+            ): partition_response.offset
             for topic in response.topics
-            for each in topic.partitions
-            if not each.error_code
+            for partition_response in topic.partitions
+            if not partition_response.error_code
         }
 
     def close(self) -> None:

@@ -93,14 +93,14 @@ class RoutedVerifier(TransactionVerifier):
         if node == self._node_id:
             return await self._local.verify_partitions(producer, partitions)
         errors = await self._ask(node, producer, partitions, verify_only=True)
-        failed = next((each for each in errors.values() if each not in _NOT_ABORTABLE), None)
+        failed = next((error for error in errors.values() if error not in _NOT_ABORTABLE), None)
         if failed is not None:
             return VerifyPartitionsResponse(failed, {})
         missing: dict[str, set[int]] = {}
         for (topic, partition), error in errors.items():
             if error:
                 missing.setdefault(topic, set()).add(partition)
-        frozen = {topic: frozenset(each) for topic, each in missing.items()}
+        frozen = {topic: frozenset(numbers) for topic, numbers in missing.items()}
         return VerifyPartitionsResponse(ErrorCode.none, frozen)
 
     async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
@@ -147,15 +147,17 @@ class RoutedVerifier(TransactionVerifier):
         if response.error_code:
             return _all(partitions, response.error_code)
         return {
-            (topic.name, each.partition_index): each.partition_error_code
+            (topic.name, partition_result.partition_index): partition_result.partition_error_code
             for transaction in response.results_by_transaction
             for topic in transaction.topic_results
-            for each in topic.results_by_partition
+            for partition_result in topic.results_by_partition
         }
 
 
 def _all(partitions: Partitions, error: ErrorCode) -> dict[tuple[str, int], ErrorCode]:
-    return {(topic, each): error for topic, numbers in partitions.items() for each in numbers}
+    return {
+        (topic, partition): error for topic, numbers in partitions.items() for partition in numbers
+    }
 
 
 class RoutedMarkers:
@@ -250,10 +252,12 @@ class RoutedMarkers:
             ],
         )
         errors = {
-            TopicPartition(topic.name, each.partition_index): each.error_code
+            TopicPartition(
+                topic.name, partition_result.partition_index
+            ): partition_result.error_code
             for result in response.markers
             for topic in result.topics
-            for each in topic.partitions
+            for partition_result in topic.partitions
         }
         for error in set(errors.values()):
             self._connections.note(node, error)
