@@ -18,7 +18,7 @@ from kohort.cli.storage_places import describe_error, in_postgres
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.server.cluster_admin import ClusterAdmin
-from kohort.server.config import shown_storage
+from kohort.server.config import storage_without_secrets
 from kohort.server.metadata import METADATA
 
 Tell: TypeAlias = Callable[[], None]
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, UnknownOutcomeError, KohortError) as error:
         away = "PostgreSQL cannot be used: " if isinstance(error, UnknownOutcomeError) else ""
         raise RefusedError(
-            f"{shown_storage(options.storage)}: {away}{describe_error(error)}"
+            f"{storage_without_secrets(options.storage)}: {away}{describe_error(error)}"
         ) from error
     if tell is None:
         return FAILED

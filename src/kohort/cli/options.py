@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kohort.errors import ConfigError, KohortError
-from kohort.server.config import FLAG, Config, Given, read_environment, read_sets, read_toml
+from kohort.server.config import FLAG, Config, RawSetting, read_environment, read_sets, read_toml
 
 REFUSED: Final = 2
 """Exit code when nothing was started: wrong options or configuration, a port or directory in use.
@@ -120,16 +120,18 @@ def load_config(options: argparse.Namespace) -> Config:
         raise RefusedError(str(error)) from error
 
 
-def _read_flags(options: argparse.Namespace, problems: list[str]) -> list[Given]:
+def _read_flags(options: argparse.Namespace, problems: list[str]) -> list[RawSetting]:
     given = []
     for flag in FLAGS:
         value = getattr(options, flag.flag[2:].replace("-", "_"))
         if value is None or value is False:
             continue
-        given.append(Given(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG))
-        given += [Given(name, means, flag.flag, FLAG) for name, means in flag.also]
+        given.append(
+            RawSetting(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG)
+        )
+        given += [RawSetting(name, means, flag.flag, FLAG) for name, means in flag.also]
     if options.data is not None:
-        given.append(Given("storage", "local", "--data", FLAG))
+        given.append(RawSetting("storage", "local", "--data", FLAG))
     places = {each.source: each.value for each in given if each.name == "storage"}
     if len({*places.values()}) > 1:
         problems.append(f"{', '.join(places)}: name different storages; choose one")

@@ -21,7 +21,7 @@ from kohort.log import directory_format
 from kohort.log.directory_errors import unusable_directory
 from kohort.server.broker import Broker
 from kohort.server.cluster import Worker
-from kohort.server.config import Config, shown_storage
+from kohort.server.config import Config, storage_without_secrets
 from kohort.server.logging import configure, fields
 from kohort.server.net import raise_limit, warn_of_low_limit
 
@@ -248,7 +248,7 @@ def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
 def _place(config: Config) -> str:
     """Where the logs are."""
     storage = config["storage"]
-    return str(config["log.dir"]) if storage == "local" else shown_storage(storage)
+    return str(config["log.dir"]) if storage == "local" else storage_without_secrets(storage)
 
 
 def _further(addresses: Mapping[str, object]) -> dict[str, object]:

@@ -5,7 +5,7 @@ import re
 from typing import Final
 
 from kohort.cli.options import RefusedError
-from kohort.server.config import parse_storage, shown_storage
+from kohort.server.config import parse_storage, storage_without_secrets
 
 _URL: Final = re.compile(r"postgres(?:ql)?:|[A-Za-z][A-Za-z0-9+.-]+:/", re.IGNORECASE)
 """Beginning of a place that is meant as a URL, also with a slash too few."""
@@ -19,7 +19,7 @@ def in_postgres(place: str) -> bool:
     """
     if not place.startswith(("postgresql://", "postgres://")):
         if not place or _URL.match(place):
-            shown = shown_storage(place)
+            shown = storage_without_secrets(place)
             raise RefusedError(f"{shown!r} is neither a directory nor postgresql://…")
         return False
     try:
@@ -41,5 +41,5 @@ def describe_error(error: Exception) -> str:
 
 def refused(place: str, error: Exception) -> RefusedError:
     """RefusedError that names the place and its error."""
-    where = f"{shown_storage(place)}: " if in_postgres(place) else ""
+    where = f"{storage_without_secrets(place)}: " if in_postgres(place) else ""
     return RefusedError(where + describe_error(error))

@@ -50,7 +50,7 @@ from kohort.server.config import (
     ResourceType,
     consumer_group_config,
     in_postgres,
-    shown_storage,
+    storage_without_secrets,
     waits_for_disk,
 )
 from kohort.server.controller import Controller, coordinator_topics
@@ -227,7 +227,7 @@ class Broker:
     def _unusable(self, error: object) -> KohortError:
         storage = self.config["storage"]
         if in_postgres(storage):
-            return KohortError(f"{shown_storage(storage)} cannot be used: {error}")
+            return KohortError(f"{storage_without_secrets(storage)} cannot be used: {error}")
         if isinstance(error, OSError):
             return KohortError(unusable_directory(Path(self.config["log.dir"]), error))
         return KohortError(f"the data directory cannot be used: {error}")

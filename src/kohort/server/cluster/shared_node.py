@@ -34,7 +34,7 @@ from kohort.server.cluster.joining import (
 from kohort.server.cluster.leadership import LeadershipLoop
 from kohort.server.cluster.node_status import STARTING, NodeStatus
 from kohort.server.cluster.nodes import ClusterNodes, Nodes, RecentlyDepartedNodes
-from kohort.server.config import Config, shown_storage
+from kohort.server.config import Config, storage_without_secrets
 from kohort.server.controller import Controller, SharedController, coordinator_topics
 from kohort.server.logging import fields
 from kohort.server.metadata import ClusterIdRecord, MetadataRecord
@@ -139,7 +139,7 @@ class SharedNode:
         `opened` closes the storage. Raises KohortError.
         """
         opened.push_async_callback(self.shared.close)
-        storage_name = shown_storage(self._config["storage"])
+        storage_name = storage_without_secrets(self._config["storage"])
         try:
             await self.shared.open()
         except OSError as error:

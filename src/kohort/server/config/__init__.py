@@ -17,13 +17,18 @@ from kohort.server.config.resources import ResourceType, validate_broker_id
 from kohort.server.config.sources import (
     FLAG,
     SET,
-    Given,
+    RawSetting,
     Source,
     read_environment,
     read_sets,
     read_toml,
 )
-from kohort.server.config.storage import in_postgres, parse_storage, shown_storage, waits_for_disk
+from kohort.server.config.storage import (
+    in_postgres,
+    parse_storage,
+    storage_without_secrets,
+    waits_for_disk,
+)
 from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
 from kohort.server.config.topic_configs import (
     CONFIG_TYPES,
@@ -50,12 +55,12 @@ __all__ = [
     "Config",
     "ConfigChange",
     "ConfigEntry",
-    "Given",
     "InterBroker",
     "ListenerConfig",
     "NodeLogin",
     "Operation",
     "Password",
+    "RawSetting",
     "ResourceType",
     "Setting",
     "Source",
@@ -76,7 +81,7 @@ __all__ = [
     "read_environment",
     "read_sets",
     "read_toml",
-    "shown_storage",
+    "storage_without_secrets",
     "topic_log_config",
     "validate_broker_configs",
     "validate_broker_id",

@@ -29,13 +29,13 @@ from kohort.server.config.listeners import (
     PREFIX,
     ListenerConfig,
     definition_of,
-    exposed,
+    exposure_problem,
     names_for,
+    port_conflicts,
     read_listeners,
-    too_close,
 )
 from kohort.server.config.socket_configs import connections_of_ip
-from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, Given
+from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, RawSetting
 from kohort.server.config.storage import in_postgres
 from kohort.server.config.table import TABLE
 from kohort.server.logging import fields
@@ -81,19 +81,21 @@ class Config(Mapping[str, Any]):
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         """Configuration of an embedded server. Raises ConfigError."""
-        self._start([Given(name, value, "code", SET) for name, value in (settings or {}).items()])
+        self._start(
+            [RawSetting(name, value, "code", SET) for name, value in (settings or {}).items()]
+        )
 
     @classmethod
-    def of(cls, given: Iterable[Given], problems: Iterable[str] = ()) -> "Config":
+    def of(cls, raw_settings: Iterable[RawSetting], problems: Iterable[str] = ()) -> "Config":
         """Configuration of what the sources gave. Raises ConfigError with what was wrong in it."""
         config = cls.__new__(cls)
-        config._start(given, problems)
+        config._start(raw_settings, problems)
         return config
 
-    def _start(self, given: Iterable[Given], problems: Iterable[str] = ()) -> None:
-        self._static = tuple(given)
-        self._dynamic: tuple[Given, ...] = ()
-        self._settings = _settle(self._static, list(problems))
+    def _start(self, raw_settings: Iterable[RawSetting], problems: Iterable[str] = ()) -> None:
+        self._static = tuple(raw_settings)
+        self._dynamic: tuple[RawSetting, ...] = ()
+        self._settings = _resolve(self._static, list(problems))
         self.on_change: list[Callable[[], None]] = []
         """Called after `set_dynamic` has changed what is in force."""
 
@@ -101,15 +103,20 @@ class Config(Mapping[str, Any]):
         """The same configuration, without what clients have set."""
         return Config.of(self._static)
 
-    def set_dynamic(self, of_all: Mapping[str, str], of_one: Mapping[str, str]) -> None:
+    def set_dynamic(
+        self, of_all_brokers: Mapping[str, str], of_this_broker: Mapping[str, str]
+    ) -> None:
         """Put what clients have set over all other sources: on all brokers, and on this one.
 
         It was validated when it was set. What this version does not accept any more is left out,
         and all of it if its parts do not fit.
         """
         problems: list[str] = []
-        kept = (*_dynamic(of_all, ALL_BROKERS), *_dynamic(of_one, ONE_BROKER))
-        dynamic = tuple(each for each in kept if _judge(each, problems) is not None)
+        raw_settings = (
+            *_dynamic(of_all_brokers, ALL_BROKERS),
+            *_dynamic(of_this_broker, ONE_BROKER),
+        )
+        dynamic = tuple(raw for raw in raw_settings if _parse(raw, problems) is not None)
         if problems:
             logger.warning(
                 "some dynamic broker configs are invalid and were ignored",
@@ -118,39 +125,39 @@ class Config(Mapping[str, Any]):
         if dynamic == self._dynamic:
             return
         try:
-            self._settings = _settle((*self._static, *dynamic), [])
+            self._settings = _resolve((*self._static, *dynamic), [])
         except ConfigError as error:
             logger.warning(
                 "dynamic broker configs are invalid and were ignored", extra=fields(why=error)
             )
             return
         self._dynamic = dynamic
-        for changed in self.on_change:
-            changed()
+        for callback in self.on_change:
+            callback()
 
-    def with_dynamic(self, wanted: Mapping[str, str], *, of_all: bool) -> "Config":
-        """A configuration with `wanted` set on all brokers, or on this one. Raises ConfigError."""
+    def with_dynamic(self, values: Mapping[str, str], *, of_all: bool) -> "Config":
+        """A configuration with `values` set on all brokers, or on this one. Raises ConfigError."""
         rank = ALL_BROKERS if of_all else ONE_BROKER
-        others = (each for each in self._dynamic if each.rank != rank)
-        return Config.of((*self._static, *others, *_dynamic(wanted, rank)))
+        other_dynamic = (raw for raw in self._dynamic if raw.rank != rank)
+        return Config.of((*self._static, *other_dynamic, *_dynamic(values, rank)))
 
-    def given(self, name: str) -> Iterator[Setting]:
+    def values_by_source(self, name: str) -> Iterator[Setting]:
         """The setting as each source gave it that DescribeConfigs knows, the strongest first.
 
         Of those that the server was started with, it has the one that wins.
         """
-        static = [each for each in self._static if each.name == name]
-        strongest = sorted(static, key=lambda each: each.rank)[-1:]
-        dynamic = [each for each in self._dynamic if each.name == name]
-        for each in reversed((*strongest, *dynamic)):
+        static = [raw for raw in self._static if raw.name == name]
+        strongest = sorted(static, key=lambda raw: raw.rank)[-1:]
+        dynamic = [raw for raw in self._dynamic if raw.name == name]
+        for raw in reversed((*strongest, *dynamic)):
             definition = self._settings[name].definition
-            yield Setting(definition, definition.parse(each.value), each.source, each.rank)
+            yield Setting(definition, definition.parse(raw.value), raw.source, raw.rank)
 
     def own_value(self, name: str) -> Value:
         """The value as it was given by this very name, or the default."""
         setting = self._settings[name]
         if setting.definition.default is None:  # may stand for a synonym
-            return next((each.value for each in self.given(name)), None)
+            return next((setting.value for setting in self.values_by_source(name)), None)
         return setting.value
 
     def __getitem__(self, name: str) -> Any:
@@ -186,7 +193,7 @@ class Config(Mapping[str, Any]):
     @property
     def connections_per_ip(self) -> dict[str, int]:
         """`max.connections.per.ip.overrides` by address."""
-        return dict(connections_of_ip(each) for each in self["max.connections.per.ip.overrides"])
+        return dict(connections_of_ip(entry) for entry in self["max.connections.per.ip.overrides"])
 
     @property
     def listeners(self) -> tuple[ListenerConfig, ...]:
@@ -220,11 +227,11 @@ class Config(Mapping[str, Any]):
     @property
     def has_reloadable_files(self) -> bool:
         """Whether a listener or the HTTP port has TLS, or there is an audit log."""
-        has_tls = any(each.security_protocol.has_tls for each in self.listeners)
+        has_tls = any(listener.security_protocol.has_tls for listener in self.listeners)
         return has_tls or self.https is not None or self["audit.log.file"] is not None
 
     @property
-    def static(self) -> tuple[Given, ...]:
+    def static(self) -> tuple[RawSetting, ...]:
         """What the sources gave at the start."""
         return self._static
 
@@ -245,31 +252,31 @@ class Config(Mapping[str, Any]):
         )
 
 
-def _dynamic(settings: Mapping[str, str], rank: int) -> Iterator[Given]:
-    return (Given(name, value, "a client", rank) for name, value in settings.items())
+def _dynamic(settings: Mapping[str, str], rank: int) -> Iterator[RawSetting]:
+    return (RawSetting(name, value, "a client", rank) for name, value in settings.items())
 
 
-def _settle(given: Iterable[Given], problems: list[str]) -> dict[str, Setting]:
+def _resolve(raw_settings: Iterable[RawSetting], problems: list[str]) -> dict[str, Setting]:
     settings = {name: Setting(definition, definition.default) for name, definition in TABLE.items()}
-    for one in sorted(given, key=lambda one: one.rank):
-        setting = _judge(one, problems)
+    for raw in sorted(raw_settings, key=lambda raw: raw.rank):
+        setting = _parse(raw, problems)
         if setting is not None:
-            settings[one.name] = setting
+            settings[raw.name] = setting
     _resolve_synonyms(settings)
-    problems += _misfits(settings)
+    problems += _conflicts(settings)
     if problems:
         raise ConfigError(_report(problems))
     return settings
 
 
-def _judge(given: Given, problems: list[str]) -> Setting | None:
-    label = given.name if given.name == given.source else f"{given.source}: {given.name}"
-    definition = definition_of(given.name)
+def _parse(raw: RawSetting, problems: list[str]) -> Setting | None:
+    label = raw.name if raw.name == raw.source else f"{raw.source}: {raw.name}"
+    definition = definition_of(raw.name)
     if definition is None:
-        problems.append(f"{label}: unknown name{did_you_mean(given.name, TABLE)}")
+        problems.append(f"{label}: unknown name{did_you_mean(raw.name, TABLE)}")
         return None
     try:
-        return Setting(definition, definition.parse(given.value), given.source, given.rank)
+        return Setting(definition, definition.parse(raw.value), raw.source, raw.rank)
     except ValueError as error:
         problems.append(f"{label}: {error}")
         return None
@@ -288,7 +295,7 @@ def _resolve_synonyms(settings: dict[str, Setting]) -> None:
 def _resolve_unit(settings: dict[str, Setting], names: tuple[tuple[str, int], ...]) -> None:
     """Let the strongest source win, and in it the finest unit, which comes first in `names`."""
     set_by = [(name, unit) for name, unit in names if settings[name].value is not None]
-    name, unit = max(set_by, key=lambda one: settings[one[0]].rank)
+    name, unit = max(set_by, key=lambda name_and_unit: settings[name_and_unit[0]].rank)
     chosen, target = settings[name], names[0][0]
     if name != target and isinstance(chosen.value, int):
         value = chosen.value * unit if chosen.value > 0 else chosen.value
@@ -305,76 +312,78 @@ def _out_of_bounds(name: str, value: Callable[[str], Any]) -> str | None:
     return f"group.consumer.{name}: {default} is not between its bounds ({low} to {high})"
 
 
-def _misfits(settings: Mapping[str, Setting]) -> list[str]:
+def _conflicts(settings: Mapping[str, Setting]) -> list[str]:
     """What is wrong with values that are each right by themselves."""
 
     def value(name: str) -> Any:
         return settings[name].value
 
-    found = []
+    conflicts = []
     shortest, longest = value("group.min.session.timeout.ms"), value("group.max.session.timeout.ms")
     if shortest > longest:
-        found.append(
+        conflicts.append(
             f"group.min.session.timeout.ms: {shortest} is more than "
             f"group.max.session.timeout.ms ({longest})"
         )
-    found += [
+    conflicts += [
         problem for name in GROUP_BOUNDED if (problem := _out_of_bounds(name, value)) is not None
     ]
     heartbeat, session = (
         value(f"group.consumer.{name}") for name in ("heartbeat.interval.ms", "session.timeout.ms")
     )
     if heartbeat >= session:
-        found.append(
+        conflicts.append(
             f"group.consumer.heartbeat.interval.ms: {heartbeat} is not less than "
             f"group.consumer.session.timeout.ms ({session})"
         )
     if not value("group.consumer.assignors"):
-        found.append("group.consumer.assignors: an assignor is needed")
+        conflicts.append("group.consumer.assignors: an assignor is needed")
     if value("log.retention.ms") == 0:
-        found.append(
+        conflicts.append(
             "log.retention.ms: 0 is out of range: -1 (never) or at least 1; the nearest is 1"
         )
     if value("broker.id") is not None and value("broker.id") != value("node.id"):
-        found.append(
+        conflicts.append(
             f"broker.id: {value('broker.id')} differs from node.id ({value('node.id')}); set "
             "only node.id"
         )
     if value("authorizer.class.name") is None:
-        found += [
+        conflicts += [
             f"{name}: has no effect without authorizer.class.name, as all clients may do "
             "everything; set that, or leave this out"
             for name in _OF_THE_AUTHORIZER
             if value(name)
         ]
     if value("cluster.enabled") and not in_postgres(value("storage")):
-        found.append("cluster.enabled: nodes share a database; set storage=postgresql://…")
-    return found + _misfits_of_listeners(settings)
+        conflicts.append("cluster.enabled: nodes share a database; set storage=postgresql://…")
+    return conflicts + _listener_conflicts(settings)
 
 
-def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
-    found: list[str] = []
+def _listener_conflicts(settings: Mapping[str, Setting]) -> list[str]:
+    conflicts: list[str] = []
 
     def value(name: str) -> Any:
         return settings[name].value
 
-    listeners = read_listeners(value, found)
+    listeners = read_listeners(value, conflicts)
     names = {listener.name.lower() for listener in listeners} | {HTTP.lower()}
     for name in settings:
-        of = name.removeprefix(PREFIX).partition(".")[0]
-        if name.startswith(PREFIX) and of not in names:
-            found.append(f"{name}: there is no listener {of}{did_you_mean(of, names)}")
-    found += _misfits_of_nodes(settings, listeners)
+        listener_name = name.removeprefix(PREFIX).partition(".")[0]
+        if name.startswith(PREFIX) and listener_name not in names:
+            conflicts.append(
+                f"{name}: there is no listener {listener_name}{did_you_mean(listener_name, names)}"
+            )
+    conflicts += _node_conflicts(settings, listeners)
     http = value("http.listen")
-    found += too_close(
+    conflicts += port_conflicts(
         listeners,
         None if http is None else parse_http(http)[1],
         number_of_workers(str(value("workers"))),
     )
-    return found if value("insecure") else found + _exposed(listeners, settings)
+    return conflicts if value("insecure") else conflicts + _exposure_problems(listeners, settings)
 
 
-def _misfits_of_nodes(
+def _node_conflicts(
     settings: Mapping[str, Setting], listeners: Sequence[ListenerConfig]
 ) -> list[str]:
     """What keeps nodes from connecting to each other, where there are several or are to be."""
@@ -414,27 +423,29 @@ def _of_listener(
     settings: Mapping[str, Setting], listener: str, name: str, mechanism: str | None = None
 ) -> Any:
     names = names_for(listener, name, mechanism)
-    return next(settings[each].value for each in names if each in settings)
+    return next(settings[full_name].value for full_name in names if full_name in settings)
 
 
-def _exposed(listeners: Iterable[ListenerConfig], settings: Mapping[str, Setting]) -> list[str]:
+def _exposure_problems(
+    listeners: Iterable[ListenerConfig], settings: Mapping[str, Setting]
+) -> list[str]:
     """What other machines could reach without showing who they are."""
-    found = []
+    problems = []
     for listener in listeners:
         client_auth = _of_listener(settings, listener.name, "ssl.client.auth")
-        if problem := exposed(listener, str(client_auth)):
-            found.append(problem)
+        if problem := exposure_problem(listener, str(client_auth)):
+            problems.append(problem)
     text = settings["http.listen"].value
     if text is None:
-        return found
+        return problems
     encrypted, address = parse_http(str(text))
     if not (encrypted and settings["http.token"].value) and not is_loopback(address.host):
-        found.append(
+        problems.append(
             f"http.listen: {text} can be reached by other machines without a token or "
             "encryption; listen on 127.0.0.1, or set http.token and https://, or say --insecure "
             "if the network is trusted"
         )
-    return found
+    return problems
 
 
 def _report(problems: list[str]) -> str:

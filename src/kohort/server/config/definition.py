@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kohort.server.config.java_double import java_double
-from kohort.server.config.storage import shown_storage
+from kohort.server.config.storage import storage_without_secrets
 from kohort.util.text import did_you_mean
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
@@ -52,16 +52,16 @@ class ConfigDef:
     per_listener: bool = False
     """Whether a listener may have a value of its own."""
 
-    def parse(self, given: object) -> Value:
+    def parse(self, raw: object) -> Value:
         """The typed value of a text, or of a value that TOML or a caller has typed already.
 
         Raises ValueError, whose text completes "NAME: ", if it is not of this type or out of range.
         """
-        if given is None or (self.default is None and given == ""):
+        if raw is None or (self.default is None and raw == ""):
             if self.default is not None:
                 raise ValueError("a value is needed")
             return None
-        value = _PARSERS[self.kind](given.strip() if isinstance(given, str) else given)
+        value = _PARSERS[self.kind](raw.strip() if isinstance(raw, str) else raw)
         if isinstance(value, str | tuple):
             self._validate_words(value)
         elif not isinstance(value, bool):
@@ -116,68 +116,61 @@ def as_text(value: Value) -> str | None:
         return ",".join(value)
     if isinstance(value, float):
         return java_double(value)
-    return None if value is None else shown_storage(str(value))
+    return None if value is None else storage_without_secrets(str(value))
 
 
-def _boolean(given: object) -> bool:
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, str) and given.lower() in ("true", "false"):
-        return given.lower() == "true"
-    raise ValueError(f"{given!r} is neither true nor false")
+def _boolean(raw: object) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    if isinstance(raw, str) and raw.lower() in ("true", "false"):
+        return raw.lower() == "true"
+    raise ValueError(f"{raw!r} is neither true nor false")
 
 
-def _integer(given: object) -> int:
-    if isinstance(given, int) and not isinstance(given, bool):
-        return given
+def _integer(raw: object) -> int:
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return raw
     # int() would also take 1_000 and other scripts' digits, which no Kafka tool does.
-    if (
-        isinstance(given, str)
-        and given.isascii()
-        and given.lstrip("+-").isdigit()
-        and len(given) <= 20
-    ):
+    if isinstance(raw, str) and raw.isascii() and raw.lstrip("+-").isdigit() and len(raw) <= 20:
         try:
-            return int(given)
+            return int(raw)
         except ValueError:
             pass
-    raise ValueError(f"{given!r} is not a whole number")
+    raise ValueError(f"{raw!r} is not a whole number")
 
 
-def _double(given: object) -> float:
+def _double(raw: object) -> float:
     try:
         value = (
-            float(given)
-            if isinstance(given, str | int | float) and not isinstance(given, bool)
-            else None
+            float(raw) if isinstance(raw, str | int | float) and not isinstance(raw, bool) else None
         )
     except (ValueError, OverflowError):
         value = None
     if value is None or value != value:
-        raise ValueError(f"{given!r} is not a number")
+        raise ValueError(f"{raw!r} is not a number")
     return value
 
 
-def _string(given: object) -> str:
-    if isinstance(given, str):
-        return given
-    if isinstance(given, int) and not isinstance(given, bool):  # TOML has types
-        return str(given)
-    raise ValueError(f"{given!r} is not a string")
+def _string(raw: object) -> str:
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, int) and not isinstance(raw, bool):  # TOML has types
+        return str(raw)
+    raise ValueError(f"{raw!r} is not a string")
 
 
-def _password(given: object) -> Password:
-    if isinstance(given, str):
-        return Password(given)
+def _password(raw: object) -> Password:
+    if isinstance(raw, str):
+        return Password(raw)
     raise ValueError("it is not a string")
 
 
-def _list(given: object) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return tuple(word.strip() for word in given.split(",")) if given else ()
-    if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
-        return tuple(given)
-    raise ValueError(f"{given!r} is not a list of strings")
+def _list(raw: object) -> tuple[str, ...]:
+    if isinstance(raw, str):
+        return tuple(word.strip() for word in raw.split(",")) if raw else ()
+    if isinstance(raw, list | tuple) and all(isinstance(word, str) for word in raw):
+        return tuple(raw)
+    raise ValueError(f"{raw!r} is not a list of strings")
 
 
 _PARSERS: dict[Kind, Callable[[object], bool | int | float | str | tuple[str, ...]]] = {

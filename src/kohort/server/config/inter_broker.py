@@ -39,18 +39,20 @@ def inter_broker_listener(
     value: Callable[[str], Any], listeners: Sequence[ListenerConfig], *, protocol_is_set: bool
 ) -> ListenerConfig:
     """The listener by which nodes connect; `protocol_is_set`: whether a source has `PROTOCOL`."""
-    name, names = value(LISTENER), ", ".join(each.name for each in listeners)
+    name, names = value(LISTENER), ", ".join(listener.name for listener in listeners)
     if name is not None and protocol_is_set:
         raise ValueError(f"{LISTENER}: only it or {PROTOCOL} can be set; leave out {PROTOCOL}")
-    wanted = value(PROTOCOL) if name is None else name.upper()
-    found = next((each for each in listeners if each.name == wanted), None)
-    if found is not None:
-        return found
+    listener_name = value(PROTOCOL) if name is None else name.upper()
+    inter_broker = next(
+        (listener for listener in listeners if listener.name == listener_name), None
+    )
+    if inter_broker is not None:
+        return inter_broker
     if name is not None:
-        raise ValueError(f"{LISTENER}: {wanted} is none of listeners ({names})")
+        raise ValueError(f"{LISTENER}: {listener_name} is none of listeners ({names})")
     raise ValueError(
-        f"{PROTOCOL}: nodes connect to each other by the listener named {wanted}, and there is "
-        f"none; name one of listeners ({names}) by {LISTENER}"
+        f"{PROTOCOL}: nodes connect to each other by the listener named {listener_name}, and there "
+        f"is none; name one of listeners ({names}) by {LISTENER}"
     )
 
 
@@ -60,10 +62,10 @@ def node_login(of: Callable[..., Any], listener: ListenerConfig) -> NodeLogin | 
         return None
     mechanism, enabled = of(MECHANISM), of("sasl.enabled.mechanisms")
     if mechanism not in enabled:
-        what = "is needed" if mechanism is None else f"{mechanism} is not enabled"
+        problem = "is needed" if mechanism is None else f"{mechanism} is not enabled"
         raise ValueError(
-            f"{MECHANISM}: {what}, as {listener.name}, by which nodes connect to each other, has "
-            f"SASL; name one of its sasl.enabled.mechanisms ({', '.join(enabled)})"
+            f"{MECHANISM}: {problem}, as {listener.name}, by which nodes connect to each other, "
+            f"has SASL; name one of its sasl.enabled.mechanisms ({', '.join(enabled)})"
         )
     setting = f"{PREFIX}{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
     text = of("sasl.jaas.config", mechanism)

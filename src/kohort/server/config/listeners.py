@@ -46,8 +46,8 @@ def base_name(name: str) -> str | None:
     if not name.startswith(PREFIX):
         return name
     parts = name.removeprefix(PREFIX).split(".")
-    rests = (".".join(parts[at:]) for at in (1, 2))
-    return next((base for base in rests if base in TABLE and TABLE[base].per_listener), None)
+    suffixes = (".".join(parts[start:]) for start in (1, 2))
+    return next((base for base in suffixes if base in TABLE and TABLE[base].per_listener), None)
 
 
 def certificates_of(name: str) -> str | None:
@@ -74,38 +74,44 @@ def names_for(listener: str, name: str, mechanism: str | None = None) -> Iterato
 def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[ListenerConfig, ...]:
     """The listeners of a configuration, in its order; adds to `problems` what is wrong."""
     protocols = _protocols(value("listener.security.protocol.map"), problems)
-    listeners = _named(value("listeners"), "listeners", problems)
+    listeners = _addresses_by_name(value("listeners"), "listeners", problems)
     if not listeners:
         problems.append("listeners: a listener is needed")
     only = next(iter(listeners)) if len(listeners) == 1 else None
-    advertised = _named(value("advertised.listeners") or (), "advertised.listeners", problems, only)
+    advertised = _addresses_by_name(
+        value("advertised.listeners") or (), "advertised.listeners", problems, only
+    )
     problems += [
         f"advertised.listeners: {name} is none of listeners ({', '.join(listeners)})"
         for name in advertised
         if name not in listeners
     ]
-    found = []
+    configs = []
     for name, address in listeners.items():
         if name not in protocols:
             problems.append(
                 f"listeners: {name} has no security protocol in listener.security.protocol.map"
             )
             continue
-        shown = advertised.get(name, address)
-        if shown.is_any:
+        advertised_address = advertised.get(name, address)
+        if advertised_address.is_any:
             problems.append(
-                f"advertised.listeners: clients cannot connect to {shown}; name an address that "
-                f"they can reach, as in --advertise {_prefixed(name)}kohort.example:9092"
+                f"advertised.listeners: clients cannot connect to {advertised_address}; name an "
+                "address that they can reach, as in --advertise "
+                f"{_prefixed(name)}kohort.example:9092"
             )
-        found.append(
+        configs.append(
             ListenerConfig(
-                name=name, security_protocol=protocols[name], address=address, advertised=shown
+                name=name,
+                security_protocol=protocols[name],
+                address=address,
+                advertised=advertised_address,
             )
         )
-    return tuple(found)
+    return tuple(configs)
 
 
-def too_close(
+def port_conflicts(
     listeners: Iterable[ListenerConfig], http: Address | None, workers: int
 ) -> Iterator[str]:
     """One sentence for each port that two listeners or workers would share, or that is too high.
@@ -114,55 +120,55 @@ def too_close(
     there is one.
     """
     listeners = tuple(listeners)
-    taken: dict[tuple[str, int], str] = {}
-    own = ((each.name, each.address) for each in listeners)
-    found = [*_crowded("listeners", own, workers, taken)]
-    if workers > 1 and not found:
-        advertised = ((each.name, each.advertised) for each in listeners)
-        found += _crowded("advertised.listeners", advertised, workers, {})
-    yield from found
-    if http in taken:
+    owners: dict[tuple[str, int], str] = {}
+    addresses = ((listener.name, listener.address) for listener in listeners)
+    conflicts = [*_port_conflicts("listeners", addresses, workers, owners)]
+    if workers > 1 and not conflicts:
+        advertised = ((listener.name, listener.advertised) for listener in listeners)
+        conflicts += _port_conflicts("advertised.listeners", advertised, workers, {})
+    yield from conflicts
+    if http in owners:
         yield (
-            f"http.listen: {http} is a port of {taken[http]}, which takes as many ports from its "
+            f"http.listen: {http} is a port of {owners[http]}, which takes as many ports from its "
             "own on as there are workers"
         )
 
 
-def _crowded(
+def _port_conflicts(
     setting: str,
     addresses: Iterable[tuple[str, Address]],
     workers: int,
-    taken: dict[tuple[str, int], str],
+    owners_by_port: dict[tuple[str, int], str],
 ) -> Iterator[str]:
-    """What is wrong with the ports from these addresses on; adds them to `taken`."""
+    """What is wrong with the ports from these addresses on; adds them to `owners_by_port`."""
     for name, address in addresses:
         host, port = address
         if port + workers - 1 > MAX_PORT:
             yield f"{setting}: there are no {workers} ports from {address} on"
         ports = range(port, port + workers) if port else ()
-        others = {taken.setdefault((host, each), name) for each in ports}
-        for other in others - {name}:
+        owners = {owners_by_port.setdefault((host, number), name) for number in ports}
+        for owner in owners - {name}:
             yield (
-                f"{setting}: {other} and {name} are too close to each other; each takes {workers} "
+                f"{setting}: {owner} and {name} are too close to each other; each takes {workers} "
                 "ports from its own on, one for each worker"
             )
 
 
-def _named(
+def _addresses_by_name(
     texts: Iterable[str], setting: str, problems: list[str], default: str | None = None
 ) -> dict[str, Address]:
-    found: dict[str, Address] = {}
+    addresses: dict[str, Address] = {}
     for text in texts:
         name, address = parse_listener(text)
         name = name or default or DEFAULT_NAME
-        if name in found:
+        if name in addresses:
             problems.append(f"{setting}: {name} is there twice; each listener has its own name")
-        found[name] = address
-    return found
+        addresses[name] = address
+    return addresses
 
 
 def _protocols(entries: Iterable[str], problems: list[str]) -> Mapping[str, SecurityProtocol]:
-    found: dict[str, SecurityProtocol] = {}
+    protocols: dict[str, SecurityProtocol] = {}
     for entry in entries:
         name, _, protocol = entry.upper().partition(":")
         if not name or protocol not in SecurityProtocol.__members__:
@@ -170,12 +176,12 @@ def _protocols(entries: Iterable[str], problems: list[str]) -> Mapping[str, Secu
                 f"listener.security.protocol.map: {entry!r} is not NAME:PROTOCOL, with one of "
                 f"{', '.join(SecurityProtocol)}"
             )
-        elif found.setdefault(name, SecurityProtocol[protocol]) != protocol:
+        elif protocols.setdefault(name, SecurityProtocol[protocol]) != protocol:
             problems.append(f"listener.security.protocol.map: {name} is there twice")
-    return found
+    return protocols
 
 
-def exposed(listener: ListenerConfig, client_auth: str) -> str | None:
+def exposure_problem(listener: ListenerConfig, client_auth: str) -> str | None:
     """Why other machines should not reach a listener, None if they may."""
     protocol, address = listener.security_protocol, listener.address
     if protocol.has_tls and (protocol.has_sasl or client_auth == "required"):

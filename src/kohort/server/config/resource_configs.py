@@ -85,38 +85,38 @@ def describe_all_brokers(config: Config) -> Iterator[ConfigEntry]:
 
 
 def validate_broker_configs(
-    config: Config, wanted: Mapping[str, str], *, of_all: bool
+    config: Config, configs: Mapping[str, str], *, of_all: bool
 ) -> dict[str, str]:
     """The configs that can be set; names that do not exist are left out, as Kafka ignores them.
 
     Raises KafkaError INVALID_REQUEST for one that is set when the server starts, or is not valid.
     """
-    known = {name: value for name, value in wanted.items() if definition_of(name) is not None}
-    unprefixed = [name for name in known if name in RELOADABLE]
+    existing = {name: value for name, value in configs.items() if definition_of(name) is not None}
+    unprefixed = [name for name in existing if name in RELOADABLE]
     if unprefixed:
         raise KafkaError(
             ErrorCode.invalid_request,
             "These security configs can be dynamically updated only per-listener using the "
             f"listener prefix: [{', '.join(unprefixed)}]",
         )
-    static = [name for name in known if not is_dynamic(name)]
+    static = [name for name in existing if not is_dynamic(name)]
     if static:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"Cannot update these configs dynamically: [{', '.join(static)}]",
         )
-    of_one = [name for name in known if name not in TABLE]
-    if of_all and of_one:
+    per_broker = [name for name in existing if name not in TABLE]
+    if of_all and per_broker:
         raise KafkaError(
             ErrorCode.invalid_request,
             "Cannot update these configs at default cluster level, broker id must be specified: "
-            f"[{', '.join(of_one)}]",
+            f"[{', '.join(per_broker)}]",
         )
     try:
-        config.with_dynamic(known, of_all=of_all)
+        config.with_dynamic(existing, of_all=of_all)
     except ConfigError as error:
         raise KafkaError(ErrorCode.invalid_request, str(error)) from None
-    return known
+    return existing
 
 
 # Groups and subscriptions
@@ -152,17 +152,17 @@ def _synonyms(
 
 
 def validate_configs(
-    kind: ResourceType, wanted: Mapping[str, str], config: Config
+    kind: ResourceType, configs: Mapping[str, str], config: Config
 ) -> dict[str, str]:
     """The configs of a group or subscription, validated.
 
     Raises KafkaError INVALID_CONFIG, and INVALID_REQUEST for an interval that is out of range.
     """
-    what = "group" if kind is ResourceType.GROUP else "client metrics"
-    for name, value in wanted.items():
+    kind_name = "group" if kind is ResourceType.GROUP else "client metrics"
+    for name, value in configs.items():
         definition = _TABLES[kind].get(name)
         if definition is None:
-            raise KafkaError(ErrorCode.invalid_config, f"Unknown {what} config name: {name}")
+            raise KafkaError(ErrorCode.invalid_config, f"Unknown {kind_name} config name: {name}")
         try:
             definition.parse(value)
         except KafkaError as error:
@@ -171,8 +171,8 @@ def validate_configs(
             code = ErrorCode.invalid_request if out_of_range else error.code
             raise KafkaError(code, error.message) from None
     if kind is ResourceType.GROUP:
-        validate_consumer_configs(wanted, config)
-    return dict(wanted)
+        validate_consumer_configs(configs, config)
+    return dict(configs)
 
 
 # Changes
@@ -190,12 +190,12 @@ def altered(
             result[name] = value or ""
         else:
             words = _words(kind, name, operation, result, config)
-            given = split_list(value or "")
+            changed_words = split_list(value or "")
             if operation is Operation.APPEND:
-                known = frozenset(words)
-                words = (*words, *(word for word in given if word not in known))
+                current_words = frozenset(words)
+                words = (*words, *(word for word in changed_words if word not in current_words))
             else:
-                removed = frozenset(given)
+                removed = frozenset(changed_words)
                 words = tuple(word for word in words if word not in removed)
             result[name] = ",".join(words)
     return result

@@ -54,11 +54,11 @@ def _consumer(name: str, default: int, doc: str, *, minimum: int = 1) -> TopicCo
 
 def _validate_patterns(name: str, words: tuple[str, ...]) -> None:
     for word in words:
-        found = _MATCH.fullmatch(word)
+        match = _MATCH.fullmatch(word)
         try:
-            if found is None or len(word) > MAX_PATTERN:
+            if match is None or len(word) > MAX_PATTERN:
                 raise ValueError(word)
-            re.compile(found[2])
+            re.compile(match[2])
         except (ValueError, re.error):
             raise KafkaError(
                 ErrorCode.invalid_config, f"Illegal client matching pattern: {word} in {name}"

@@ -1,6 +1,6 @@
 """Where settings are read from: a TOML file, the environment, `--set NAME=VALUE`.
 
-Each reader gives what it found as `Given`s and adds to `problems` what is wrong with its form;
+Each reader gives what it found as `RawSetting`s and adds to `problems` what is wrong with its form;
 names and values are judged later, all together, so that one run tells of every mistake.
 """
 
@@ -24,7 +24,7 @@ _NOT_SETTINGS = re.compile(
 _BY_ENVIRONMENT: Final = {definition.environment: name for name, definition in TABLE.items()}
 
 
-class Given(NamedTuple):
+class RawSetting(NamedTuple):
     """One setting as it was given."""
 
     name: str
@@ -62,7 +62,7 @@ class Source(IntEnum):
         return of_ranks.get(rank, cls.BROKER)
 
 
-def read_toml(path: Path, problems: list[str]) -> list[Given]:
+def read_toml(path: Path, problems: list[str]) -> list[RawSetting]:
     """Settings of a file, written as dotted keys, as tables, or quoted."""
     import tomllib
 
@@ -76,7 +76,7 @@ def read_toml(path: Path, problems: list[str]) -> list[Given]:
     except tomllib.TOMLDecodeError as error:
         problems.append(f"{path}: {error}{_hint(str(error))}")
     else:
-        return [Given(name, value, path.name, FILE) for name, value in _flat(tree)]
+        return [RawSetting(name, value, path.name, FILE) for name, value in _flat(tree)]
     return []
 
 
@@ -95,26 +95,26 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, obje
             yield f"{prefix}{key}", value
 
 
-def read_environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
+def read_environment(environment: Mapping[str, str], problems: list[str]) -> list[RawSetting]:
     """Settings of variables like KOHORT_GROUP_MIN_SESSION_TIMEOUT_MS."""
-    given = []
+    raw_settings = []
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX) or _NOT_SETTINGS.fullmatch(variable):
             continue
         if variable in _BY_ENVIRONMENT:
-            given.append(Given(_BY_ENVIRONMENT[variable], value, variable, ENVIRONMENT))
+            raw_settings.append(RawSetting(_BY_ENVIRONMENT[variable], value, variable, ENVIRONMENT))
         else:
             problems.append(f"{variable}: unknown name{did_you_mean(variable, _BY_ENVIRONMENT)}")
-    return given
+    return raw_settings
 
 
-def read_sets(pairs: Iterable[str], problems: list[str]) -> list[Given]:
+def read_sets(pairs: Iterable[str], problems: list[str]) -> list[RawSetting]:
     """Settings of `--set NAME=VALUE`."""
-    given = []
+    raw_settings = []
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if separator:
-            given.append(Given(name.strip(), value, "--set", SET))
+            raw_settings.append(RawSetting(name.strip(), value, "--set", SET))
         else:
             problems.append(f"--set {pair}: is not NAME=VALUE")
-    return given
+    return raw_settings

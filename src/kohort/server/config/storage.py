@@ -26,37 +26,40 @@ def parse_storage(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if scheme not in _SCHEMES or not separator:
         raise ValueError(
-            f"{shown_storage(text)!r} is not local, memory or postgresql://…"
+            f"{storage_without_secrets(text)!r} is not local, memory or postgresql://…"
             f"{did_you_mean(text, (LOCAL, MEMORY))}"
         )
-    if not _is_parsed_as_meant(rest):
+    if not _is_unambiguous(rest):
         raise ValueError(
-            f"{shown_storage(text)!r} is not postgresql://USER@HOST:PORT/DATABASE?NAME=VALUE&…; in "
-            "a password or a parameter, write / ? # @ [ ] as %2F %3F %23 %40 %5B %5D"
+            f"{storage_without_secrets(text)!r} is not "
+            "postgresql://USER@HOST:PORT/DATABASE?NAME=VALUE&…; in a password or a parameter, "
+            "write / ? # @ [ ] as %2F %3F %23 %40 %5B %5D"
         )
     return text
 
 
-def _is_parsed_as_meant(rest: str) -> bool:
+def _is_unambiguous(rest: str) -> bool:
     """Whether a URL without its scheme has hosts, a database and parameters as it should.
 
     The errors of those who take it apart later would show parts of a password.
     """
     if "#" in rest:
         return False
-    place, _, query = rest.partition("?")
-    authority, _, database = place.partition("/")
-    user, at, hosts = authority.rpartition("@")
-    if "@" in database or ("@" in query and not at) or set("[]") & {*user}:
+    location, _, query = rest.partition("?")
+    authority, _, database = location.partition("/")
+    user, at_sign, hosts = authority.rpartition("@")
+    if "@" in database or ("@" in query and not at_sign) or set("[]") & {*user}:
         return False
     parameters = query.split("&") if query else ()
-    return all(map(_is_host, hosts.split(","))) and all("=" in each for each in parameters)
+    return all(map(_is_host, hosts.split(","))) and all(
+        "=" in parameter for parameter in parameters
+    )
 
 
 def _is_host(text: str) -> bool:
     """Whether it is a host, with a port or without."""
-    found = _HOST.fullmatch(text)
-    return found is not None and int(found["port"] or 0) <= _LAST_PORT
+    match = _HOST.fullmatch(text)
+    return match is not None and int(match["port"] or 0) <= _LAST_PORT
 
 
 def in_postgres(storage: str) -> bool:
@@ -64,7 +67,7 @@ def in_postgres(storage: str) -> bool:
     return storage not in (LOCAL, MEMORY)
 
 
-def shown_storage(storage: str) -> str:
+def storage_without_secrets(storage: str) -> str:
     """The value without the user, the password and the parameters of a URL.
 
     As little as that of a URL whose password has characters that end the password.
@@ -72,10 +75,10 @@ def shown_storage(storage: str) -> str:
     url = _URL.fullmatch(storage)
     if url is None:
         return storage
-    place = _PARAMETERS.split(url["rest"], maxsplit=1)[0]
-    if "@" in url["rest"] and "@" not in place:
+    location = _PARAMETERS.split(url["rest"], maxsplit=1)[0]
+    if "@" in url["rest"] and "@" not in location:
         return f"{url['scheme']}…"
-    return f"{url['scheme']}{place.rpartition('@')[2]}"
+    return f"{url['scheme']}{location.rpartition('@')[2]}"
 
 
 def waits_for_disk(config: _Settings) -> bool:

@@ -27,7 +27,7 @@ class BrokerConfig(Protocol):
 
     def __getitem__(self, name: str, /) -> Any: ...
 
-    def given(self, name: str, /) -> Iterator[Any]:
+    def values_by_source(self, name: str, /) -> Iterator[Any]:
         """What sources gave, the strongest first; each has `value` and `rank`."""
         ...
 
@@ -103,12 +103,12 @@ def validate_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, str
     missing = [name for name, value in overrides.items() if value is None]
     if missing:
         raise _invalid(f"Null value not supported for topic configs: {','.join(missing)}")
-    given = {name: value for name, value in overrides.items() if value is not None}
-    for name in given:
+    configs = {name: value for name, value in overrides.items() if value is not None}
+    for name in configs:
         if name not in TOPIC_CONFIGS:
             raise _invalid(f"Unknown topic config name: {name}")
-    _validate_together({name: TOPIC_CONFIGS[name].parse(value) for name, value in given.items()})
-    return given
+    _validate_together({name: TOPIC_CONFIGS[name].parse(value) for name, value in configs.items()})
+    return configs
 
 
 def _validate_together(values: Mapping[str, Value]) -> None:
@@ -177,9 +177,9 @@ def altered_topic_configs(
     if len({change.name for change in changes}) != len(changes):
         raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     missing = [
-        each.name
-        for each in changes
-        if each.value is None and each.operation is not Operation.DELETE
+        change.name
+        for change in changes
+        if change.value is None and change.operation is not Operation.DELETE
     ]
     if missing:
         raise KafkaError(
@@ -199,11 +199,11 @@ def _apply(configs: dict[str, str], change: ConfigChange, broker: BrokerConfig) 
         configs[name] = value or ""
     else:
         words = _list_of(configs, change, broker)
-        given = split_list(value or "") or ("",)
+        changed_words = split_list(value or "") or ("",)
         if operation is Operation.APPEND:
-            words = list(dict.fromkeys((*words, *given)))
+            words = list(dict.fromkeys((*words, *changed_words)))
         else:
-            removed = frozenset(given)
+            removed = frozenset(changed_words)
             words = [word for word in words if word not in removed]
         configs[name] = ",".join(words)
 
@@ -262,19 +262,19 @@ def broker_synonyms(name: str, broker: BrokerConfig) -> Iterator[Synonym]:
     As in Kafka, those before the first of this very name are left out: with log.retention.hours
     alone, log.retention.ms has none.
     """
-    names = next((each for each in _UNITS if name in each), (name,))
-    found = [
-        Synonym(each, as_text(given.value), Source.of_rank(given.rank))
-        for each in names
-        for given in broker.given(each)
+    names = next((synonym_name for synonym_name in _UNITS if name in synonym_name), (name,))
+    synonyms = [
+        Synonym(synonym_name, as_text(setting.value), Source.of_rank(setting.rank))
+        for synonym_name in names
+        for setting in broker.values_by_source(synonym_name)
     ]
-    found += [
-        Synonym(each, as_text(default), Source.DEFAULT)
-        for each in names
-        if each in TABLE and (default := TABLE[each].default) is not None
+    synonyms += [
+        Synonym(synonym_name, as_text(default), Source.DEFAULT)
+        for synonym_name in names
+        if synonym_name in TABLE and (default := TABLE[synonym_name].default) is not None
     ]
-    found.sort(key=lambda synonym: synonym.source)
-    return dropwhile(lambda synonym: synonym.name != name, found)
+    synonyms.sort(key=lambda synonym: synonym.source)
+    return dropwhile(lambda synonym: synonym.name != name, synonyms)
 
 
 def _invalid(text: str) -> KafkaError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.log.remote_log import RemoteLog
-from kohort.server.config import in_postgres, shown_storage
+from kohort.server.config import in_postgres, storage_without_secrets
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.cluster_authorization import refuse
 from kohort.server.net import Exchange
@@ -71,7 +71,7 @@ def _directory(services: Services) -> dict[str, Any]:
     if storage != "local":
         return {
             "error_code": ErrorCode.none,
-            "log_dir": shown_storage(storage) if in_postgres(storage) else IN_MEMORY,
+            "log_dir": storage_without_secrets(storage) if in_postgres(storage) else IN_MEMORY,
             "total_bytes": UNKNOWN_BYTES,
             "usable_bytes": UNKNOWN_BYTES,
         }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kohort.server.cluster import Worker
-from kohort.server.config import Config, Given
+from kohort.server.config import Config, RawSetting
 
 RELOAD: Final = b"reload\n"
 """Asks for files to be read again, as SIGHUP does."""
@@ -47,7 +47,7 @@ class Assignment:
         worker = told["worker"]
         return cls(
             Worker(**worker | {"sockets": Path(worker["sockets"])}),
-            Config.of(Given(*each) for each in told["settings"]),
+            Config.of(RawSetting(*each) for each in told["settings"]),
         )
 
 

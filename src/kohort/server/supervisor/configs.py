@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kohort.log.worker_directories import directory_of
 from kohort.server.addresses import Address, local_socket_of
-from kohort.server.config import SET, Config, Given, ListenerConfig
+from kohort.server.config import SET, Config, ListenerConfig, RawSetting
 
 _OF_ALL: Final = frozenset({"workers", "http.listen", "http.token", "broker.id"})
 """What a worker has not; `broker.id` is the old name of what each has its own of."""
@@ -26,7 +26,7 @@ def worker_config(config: Config, index: int, ports: Mapping[str, int]) -> Confi
     if config["local.socket"] is not None:
         own["local.socket"] = local_socket_of(config["local.socket"], index)
     kept = (each for each in config.static if each.name not in _OF_ALL)
-    return Config.of((*kept, *(Given(name, own[name], _SOURCE, SET) for name in own)))
+    return Config.of((*kept, *(RawSetting(name, own[name], _SOURCE, SET) for name in own)))
 
 
 def _listener(listener: ListenerConfig, index: int, port: int) -> ListenerConfig:
