@@ -5,6 +5,8 @@ makes a directory of what a power loss after any number of those operations may 
 
 - what was synced (file contents by fsync of the file, names by fsync of the directory) is there;
 - of every other write to a file all, nothing or a part may be there, or zeros behind its old end;
+- so it is with a write before a failed fsync of its file (Linux takes its pages for clean), and a
+  later fsync changes nothing of it;
 - every other change of a directory (new name, rename, removal) may have happened or not.
 
 A test records a scenario once, and starts a server on each of the directories.
@@ -18,7 +20,17 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+Write: TypeAlias = tuple[int, bytes] | int
+"""(position, data), or the size that a file was truncated to."""
+
+
+@dataclass(frozen=True)
+class _Certain:
+    """A write that is on the disk, though one before it may not be."""
+
+    write: Write
 
 
 class File:
@@ -26,8 +38,19 @@ class File:
 
     def __init__(self) -> None:
         self.synced = b""
-        self.writes: list[tuple[int, bytes] | int] = []
-        """(position, data), or the size that it was truncated to."""
+        self.writes: list[Write | _Certain] = []
+        self.clean = 0
+        """Number of `writes` that no fsync writes any more."""
+
+    def sync(self) -> None:
+        if not self.clean:
+            self.synced, self.writes = _Chance(1).content(self), []
+            return
+        for number, write in enumerate(self.writes):
+            is_written = number >= self.clean or isinstance(write, int)
+            if is_written and not isinstance(write, _Certain):
+                self.writes[number] = _Certain(write)
+        self.clean = len(self.writes)
 
 
 @dataclass
@@ -81,6 +104,12 @@ class VolatileDisk:
         self._paths: dict[int, str] = {}
         self._lock = threading.RLock()
 
+    def found(self, name: str) -> Directory:
+        """A directory that was there before the recording."""
+        node = self._found.synced[name]
+        assert isinstance(node, Directory)
+        return node
+
     def mark(self, promise: object) -> None:
         """From here on a power loss must not undo `promise`."""
         self.operations.append(("promise", promise))
@@ -106,9 +135,15 @@ class VolatileDisk:
 
         def act(*arguments: Any, **options: Any) -> Any:
             with self._lock:
-                if self._inside(arguments[0]) is not None:
-                    self._before(name)
-                result = done(*arguments, **options)
+                inside = self._inside(arguments[0])
+                try:
+                    if inside is not None:
+                        self._before(name)
+                    result = done(*arguments, **options)
+                except OSError:
+                    if inside is not None and name == "fsync":
+                        self._add("fail_fsync", inside)
+                    raise
                 record(result, *arguments)
             return result
 
@@ -206,9 +241,12 @@ class _Chance:
     def content(self, file: File) -> bytes:
         data = bytearray(file.synced)
         for write in file.writes:
+            if isinstance(write, _Certain):
+                _write(data, write.write)
+                continue
             if isinstance(write, int):
                 if self.survives():
-                    del data[write:]
+                    _write(data, write)
                 continue
             position, written = write
             if self._seed > 1 and self._random.random() < 0.3:  # its pages were not written
@@ -218,10 +256,18 @@ class _Chance:
                 written = written[: self._random.randrange(len(written) + 1)]
             elif not self.survives():
                 continue
-            if len(data) < position:
-                data += bytes(position - len(data))
-            data[position : position + len(written)] = written
+            _write(data, (position, written))
         return bytes(data)
+
+
+def _write(data: bytearray, write: Write) -> None:
+    if isinstance(write, int):
+        del data[write:]
+        return
+    position, written = write
+    if len(data) < position:
+        data += bytes(position - len(data))
+    data[position : position + len(written)] = written
 
 
 class _Model:
@@ -270,7 +316,12 @@ class _Model:
         if isinstance(node, Directory):
             node.synced, node.changes = node.now(), []
         else:
-            node.synced, node.writes = _Chance(1).content(node), []
+            node.sync()
+
+    def fail_fsync(self, path: str) -> None:
+        node = self._node(path)
+        if isinstance(node, File):
+            node.clean = len(node.writes)
 
     def rename(self, old: str, new: str) -> None:
         node = self._node(old)

@@ -12,7 +12,10 @@ from kohort.log.remote_log import RemoteLog
 
 from .conftest import NOW, ORDERS
 
-WITHOUT_EFFECT = {"configure", "retain", "compact", "close", "on_append", "loaded", "unsynced"}
+WITHOUT_EFFECT = {
+    "close", "compact", "configure", "loaded", "on_append", "owner_sync_failed", "owner_synced",
+    "retain", "sync_failed", "sync_resumed", "unsynced",
+}  # fmt: skip
 OPERATIONS = sorted(
     name
     for name, member in inspect.getmembers(Log, inspect.isfunction)

@@ -286,9 +286,8 @@ async def test_records_whose_sync_fails_are_written_again(data, slow_sync, polic
     again.close()
 
 
-@pytest.mark.parametrize("policy", ["fsync", "os"])
 async def test_a_failed_sync_of_a_full_segment_is_no_problem_once_it_was_repeated(
-    data, monkeypatch, policy
+    data, monkeypatch
 ):
     """Also if no sync of appended records fails, whose repetition would end the problem."""
 
@@ -296,11 +295,10 @@ async def test_a_failed_sync_of_a_full_segment_is_no_problem_once_it_was_repeate
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     config = LogConfig(segment_bytes=1_000)
-    directory = LocalDirectory(data, durability=policy)
+    directory = LocalDirectory(data)
     log = directory.open(ORDERS, config)
     monkeypatch.setattr(log_files, "_sync_file", refuse)
     fill(log, 9)
-    await log.durable()
     await until(lambda: directory.problems)
     async with asyncio.timeout(60):
         while directory.problems:

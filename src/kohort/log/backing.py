@@ -31,7 +31,10 @@ class Backing(Protocol):
         ...
 
     def sealed(self, segment: Segment) -> None:
-        """Note that nothing more is appended to `segment`."""
+        """Note that nothing more is appended to `segment`.
+
+        It is synced in the background, unless the log syncs what it appends.
+        """
         ...
 
     def unsynced_names(self, *, again: bool) -> list[str]:
@@ -47,6 +50,10 @@ class Backing(Protocol):
 
     def recovery_point(self) -> int:
         """Offset below which all is on the disk."""
+        ...
+
+    def synced(self, end_offset: int) -> None:
+        """Note that the log has synced what it has appended, up to `end_offset`."""
         ...
 
     def all_synced(self, end_offset: int) -> None:
@@ -151,6 +158,9 @@ class UnsyncedBacking:
 
     def recovery_point(self) -> int:
         return 0
+
+    def synced(self, end_offset: int) -> None:
+        pass
 
     def all_synced(self, end_offset: int) -> None:
         pass

@@ -398,6 +398,10 @@ class LogSync(Protocol):
         """fsync the files that `unsynced` named, blocking, in any thread. Raises OSError."""
         ...
 
+    def owner_synced(self, end_offset: int) -> None:
+        """Note that the owner has synced the records up to `end_offset`."""
+        ...
+
     def owner_sync_failed(self, error: OSError, durable_end: int) -> None:
         """Take back the records from `durable_end` on, and report the failure.
 

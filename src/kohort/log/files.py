@@ -200,7 +200,7 @@ class FileBacking:
     __slots__ = (
         "_discarded", "_executor", "_files", "_has_new_names", "_health",
         "_is_durable", "_is_removed", "_latest_epoch", "_path", "_pending", "_recovery_point",
-        "_storing", "_syncing",
+        "_sealed", "_storing", "_syncing",
     )  # fmt: skip
 
     def __init__(
@@ -217,7 +217,8 @@ class FileBacking:
     ) -> None:
         """`checkpoint` is that of the log as it was found.
 
-        `durable`: files are synced before they are replaced; `health` gets the disk's failures.
+        `durable`: the log syncs what is appended, and files are synced before they are replaced.
+        `health` gets the disk's failures.
 
         `has_new_names`: the names of its files may not be on the disk.
 
@@ -236,6 +237,8 @@ class FileBacking:
         self._pending: Checkpoint | None = None
         """Saved, but not stored yet."""
         self._syncing: deque[tuple[Segment, Future[None]]] | None = None
+        self._sealed: list[int] = []
+        """End offsets of full segments that the log has not synced yet."""
         self._discarded: _DiscardedSegments | None = None
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
@@ -250,11 +253,16 @@ class FileBacking:
         )
 
     def sealed(self, segment: Segment) -> None:
-        """Sync it in the background, so that no crash of the machine puts it in doubt."""
-        if segment.log.file() is not None:
-            if self._syncing is None:
-                self._syncing = deque()
-            self._syncing.append((segment, self._sync(segment, _sync_file)))
+        """Have it synced soon, so that no crash of the machine puts it in doubt."""
+        if segment.log.file() is None:
+            return
+        if self._is_durable:
+            # Linux reports an error to one sync: another one would hide it from that of the log.
+            self._sealed.append(segment.end_offset)
+            return
+        if self._syncing is None:
+            self._syncing = deque()
+        self._syncing.append((segment, self._sync(segment, _sync_file)))
 
     def _sync(self, segment: Segment, how: Callable[[str], None]) -> Future[None]:
         path = segment_path(self._path, segment.base_offset, LOG)
@@ -291,6 +299,10 @@ class FileBacking:
         if not self._syncing:
             self._health.resumed(Sync.SEALED)
         return self._recovery_point
+
+    def synced(self, end_offset: int) -> None:
+        while self._sealed and self._sealed[0] <= end_offset:
+            self._recovery_point = max(self._recovery_point, self._sealed.pop(0))
 
     def all_synced(self, end_offset: int) -> None:
         # A segment whose own sync failed is written again first.
@@ -329,6 +341,7 @@ class FileBacking:
         self._health.resumed(Sync.APPENDED, Sync.SEALED)
 
     def taken_back(self, end_offset: int) -> None:
+        self._sealed.clear()
         if self._syncing is not None:
             self._syncing = deque(
                 each for each in self._syncing if each[0].end_offset <= end_offset

@@ -267,7 +267,10 @@ class LocalDirectory:
         try:
             # The new log has the same directory, in which a sync under way stores a checkpoint, and
             # a compaction or a deletion renames and removes segments.
-            is_synced = isinstance(log, OfflineLog) or await log.work_ended()
+            if isinstance(log, OfflineLog):
+                is_synced = not self._durable
+            else:
+                is_synced = await log.work_ended()
             # The check may take long.
             found = await asyncio.to_thread(
                 self._check, topic_partition, path, log.config, last_end, is_synced
@@ -349,6 +352,7 @@ class LocalDirectory:
         synced_by_owner: bool,
     ) -> PartitionLog:
         in_commits = self._durable and not synced_by_owner
+        is_synced = self._durable or synced_by_owner
         found = self._recovered.pop(topic_partition, None)
         if isinstance(found, KafkaError | OSError):
             raise fresh(found)
@@ -368,13 +372,13 @@ class LocalDirectory:
             path,
             self._files,
             checkpoint,
-            durable=self._durable or synced_by_owner,
+            durable=is_synced,
             saves_in_sync=in_commits,
             # The first append makes the file of an empty segment.
             has_new_names=last_end is not LastEnd.CLEAN or segments[-1].log.file() is None,
         )
         if checkpoint.epochs:
-            store_epochs(path, checkpoint.epochs, durable=self._durable or synced_by_owner)
+            store_epochs(path, checkpoint.epochs, durable=is_synced)
         for segment in segments[:-1]:
             # a killed process left it in memory: the recovery point waits for it
             if segment.unsynced:
@@ -389,8 +393,9 @@ class LocalDirectory:
             self.problems,
             LeaderEpochs.of(checkpoint.epochs),
         )
-        if in_commits:
-            _sync_found(path, segments)  # what readers see from the start is durable
+        if is_synced:  # what readers see from the start is durable
+            _sync_found(path, segments, again=self._lock.has_failed_sync)
+            backing.synced(log.end_offset)
         return log
 
     def _backing(

@@ -38,6 +38,9 @@ class DirectoryLock:
             self.last_end = self._how_it_ended()
             self.has_whole_indexes = self.last_end is LastEnd.CLEAN and self._is_of_this_boot()
             """No power loss can have taken rows of indexes, which are not synced."""
+            self.has_failed_sync = not self._boot and self.last_end is LastEnd.CRASHED
+            """Data that was written before may be in memory only, though it can be read and a sync
+            succeeds."""
             self._confirmed = self.has_whole_indexes
             self.is_new = self._is_new()
             """Whether nothing but files was there."""

@@ -78,7 +78,12 @@ class _OfflineMaintenance(_OfflineState):
 
 class _OfflineSync(_OfflineState):
     syncs_in_order = False
-    sync = owner_sync_failed = sync_failed = retry_sync = sync_resumed = _OfflineState._refuse
+    sync = retry_sync = _OfflineState._refuse
+
+    def owner_synced(self, *_: object) -> None:
+        pass
+
+    owner_sync_failed = sync_failed = sync_resumed = owner_synced
 
     def unsynced(self) -> list[str]:
         return []

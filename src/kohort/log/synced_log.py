@@ -122,7 +122,11 @@ class SyncedLog(ReadableLog):
     def synced(self) -> None:
         if self._syncing is not None and self._closed is None:
             self._high_watermark_position, self.high_watermark = self._syncing
+            self._backing.synced(self.high_watermark)
             self._notify()
+
+    def owner_synced(self, end_offset: int) -> None:
+        self._backing.synced(end_offset)
 
     # Syncs that fail
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from kohort import __version__
-from kohort.errors import KohortError, fresh
+from kohort.errors import KafkaError, KohortError, fresh
 from kohort.log.base import Log, LogConfig
 from kohort.log.durability import resumed
 from kohort.protocol import batches
@@ -209,6 +209,7 @@ class LocalMetadataLog:
 
     def _on_synced(self, paths: tuple[str, ...], change: int, end_offset: int) -> None:
         self._unsynced.difference_update(paths)
+        self._log.owner_synced(end_offset)
         self._changes.mark_durable(change)
         if end_offset > self._durable_end:
             self._durable_end = end_offset
@@ -258,6 +259,10 @@ class LocalMetadataLog:
 
         Both raise OSError if the disk does not work yet.
         """
+        try:
+            self._log.ensure_open()
+        except KafkaError as error:  # it is yet to be reopened
+            raise OSError(None, error.message) from error
         return self._log.retry_sync()
 
     def on_log_reopened(self, log: Log) -> None:
