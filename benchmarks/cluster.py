@@ -32,25 +32,21 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Producer
 from tests.peers.kafka import missing_tools
 
-from benchmarks import commits, load, loading, nodes, rounds, throughput
+from benchmarks import commits, load, loading, nodes, rounds, steady, throughput
 from benchmarks.gaps import PARTITIONS, TOPIC, Clients, Subject
 from benchmarks.report import Column, Target, publish, servers_table, table
 from benchmarks.rounds import significant
-from benchmarks.servers import Server
 from benchmarks.tools import MissingError
 
 SERVERS: Final = ("kohort-postgres", "kohort-fsync", "kohort-data", "kafka")
 COMMITTED: Final = (1, 50)
 NODES: Final = (1, 2, 3)
 VICTIM: Final = 1
-COMMIT_COLUMNS: Final = (
-    Column("commits/s", "per_s"),
-    Column("× files, fsync", "per_s", "kohort-fsync"),
-    Column("× Kafka", "per_s", "kafka"),
-    Column("p50 ms", "p50_ms"),
-    Column("p99 ms", "p99_ms"),
-    Column("cores", "cores"),
-    Column("per CPU-second", "per_cpu_s"),
+COMMIT_COLUMNS: Final = steady.columns(
+    "commits",
+    per_s=(("× files, fsync", "kohort-fsync"), steady.KAFKA),
+    per_cpu_s=(),
+    load_cores=False,
 )
 FSYNCS: Final = 200
 
@@ -271,14 +267,8 @@ def _commits(sizes: Sizes) -> str:
     parts = [f"One fsync of 4 KiB on this disk takes {_fsync_ms():.2f} ms (median of {FSYNCS})."]
     for count in COMMITTED:
         print(f"commits of {count} partitions", flush=True)
-        measure = partial(
-            load.steady, mode="commits", connections=commits.CONNECTIONS, partitions=count
-        )
-        samples = rounds.interleaved(
-            _plan(sizes),
-            partial(measure, seconds=sizes.seconds),
-            warm_up=partial(_warm_up, measure, sizes),
-        )
+        jvm_warm_up_s = steady.JVM_WARM_UP_S if sizes is WHOLE else steady.WARM_UP_S
+        samples = commits.measured(_plan(sizes), count, jvm_warm_up_s=jvm_warm_up_s)
         target = Target(
             "PostgreSQL / files with fsync",
             samples.ratio("kohort-postgres", "kohort-fsync", "per_s"),
@@ -287,12 +277,6 @@ def _commits(sizes: Sizes) -> str:
         title = f"Commits of {count} partition{'s' if count > 1 else ''}, 100 connections"
         parts += [title, servers_table(samples, COMMIT_COLUMNS), str(target)]
     return "\n\n".join(parts)
-
-
-def _warm_up(measure: Callable[..., load.Steady], sizes: Sizes, key: str, server: Server) -> None:
-    load.make_topic(server, max(COMMITTED))
-    is_slow = key == "kafka" and sizes is WHOLE
-    measure(server, seconds=commits.JVM_WARM_UP_S if is_slow else 1)
 
 
 def _fsync_ms() -> float:

@@ -9,27 +9,15 @@ Kohort is also measured in memory. kfake keeps commits only in a map. Prints com
 ratio to Apache Kafka, the latency, and the server's CPU.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from benchmarks import load, rounds
-from benchmarks.report import Column, Target, publish, servers_table
-from benchmarks.servers import Server
+from benchmarks import rounds, steady
+from benchmarks.report import Target, publish, servers_table
 
 CONNECTIONS = 100
 PARTITIONS = (1, 100)
 SERVERS = ("kohort-data", "kohort-memory", "kafka", "kfake")
-COLUMNS = (
-    Column("commits/s", "per_s"),
-    Column("× Kafka", "per_s", "kafka"),
-    Column("p50 ms", "p50_ms"),
-    Column("p99 ms", "p99_ms"),
-    Column("cores", "cores"),
-    Column("per CPU-second", "per_cpu_s"),
-    Column("× Kafka", "per_cpu_s", "kafka"),
-)
-JVM_WARM_UP_S = 30.0
-
-
+COLUMNS = steady.columns("commits", load_cores=False)
 ONE_CORE = (
     "One event loop is one core, Kafka takes half a core more (`cores`); per CPU-second "
     "the ratio is in the "
@@ -45,9 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for partitions in PARTITIONS:
         print(f"{partitions} partitions each", flush=True)
-        samples = rounds.interleaved(
-            plan, _measure(partitions, plan.seconds), warm_up=_warm_up(partitions)
-        )
+        samples = measured(plan, partitions)
         parts += [
             f"{_count(partitions)} each",
             servers_table(samples, COLUMNS),
@@ -60,18 +46,18 @@ def _count(partitions: int) -> str:
     return "1 partition" if partitions == 1 else f"{partitions} partitions"
 
 
-def _measure(partitions: int, seconds: float) -> Callable[[Server], load.Steady]:
-    return lambda server: load.steady(
-        server, "commits", connections=CONNECTIONS, partitions=partitions, seconds=seconds
+def measured(
+    plan: rounds.Plan, partitions: int, jvm_warm_up_s: float = steady.JVM_WARM_UP_S
+) -> rounds.Samples:
+    """Measure commits of so many partitions."""
+    return steady.measured(
+        plan,
+        "commits",
+        topic_partitions=max(PARTITIONS),
+        connections=CONNECTIONS,
+        partitions=partitions,
+        jvm_warm_up_s=jvm_warm_up_s,
     )
-
-
-def _warm_up(partitions: int) -> Callable[[str, Server], None]:
-    def warm_up(key: str, server: Server) -> None:
-        load.make_topic(server, max(PARTITIONS))
-        _measure(partitions, JVM_WARM_UP_S if key == "kafka" else 1)(server)
-
-    return warm_up
 
 
 def _target(samples: rounds.Samples, partitions: int) -> Target:

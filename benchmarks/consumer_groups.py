@@ -15,11 +15,11 @@
 All settings are the defaults: servers compute a target once in a second.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks import assignors, load, rounds
+from benchmarks import assignors, load, rounds, steady
 from benchmarks.assignors import KafkaAssignors
 from benchmarks.report import Column, Target, publish, servers_table, table
 from benchmarks.servers import Server
@@ -42,16 +42,7 @@ ASSIGNMENTS = (
 )
 """Assignor, members, topics that share the partitions, and whether every other member subscribes to
 only half of the topics."""
-HEARTBEATS = (
-    Column("heartbeats/s", "per_s"),
-    Column("× Kafka", "per_s", "kafka"),
-    Column("p50 ms", "p50_ms"),
-    Column("p99 ms", "p99_ms"),
-    Column("cores", "cores"),
-    Column("per CPU-second", "per_cpu_s"),
-    Column("× Kafka", "per_cpu_s", "kafka"),
-    Column("load's cores", "load_cores"),
-)
+HEARTBEATS = steady.columns("heartbeats")
 STAGES = ("join", "leave", "restart")
 CHANGES = tuple(
     column
@@ -63,7 +54,6 @@ CHANGES = tuple(
         Column("/ Kafka", f"{stage}_cpu_s", "kafka"),
     )
 )
-JVM_WARM_UP_S = 30.0
 MANY = (
     "As the classic protocol (`benchmarks.heartbeats`): one event loop is one core, and with 2,000 "
     "connections a heartbeat costs half as much again as with 100."
@@ -94,8 +84,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for connections in CONNECTIONS:
         print(f"{connections:,} connections", flush=True)
-        samples = rounds.interleaved(
-            plan, _heartbeats(connections, plan.seconds), warm_up=_warm_up(connections)
+        samples = steady.measured(
+            plan,
+            "consumer-heartbeats",
+            topic=_topic(GROUP_SIZE),
+            topic_partitions=GROUP_SIZE,
+            partitions=GROUP_SIZE,
+            group_size=GROUP_SIZE,
+            connections=connections,
         )
         parts += [
             f"Heartbeats of {connections:,} connections",
@@ -114,29 +110,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 # --- heartbeats ---
-
-
-def _heartbeats(connections: int, seconds: float) -> Callable[[Server], load.Steady]:
-    def measure(server: Server) -> load.Steady:
-        return load.steady(
-            server,
-            "consumer-heartbeats",
-            topic=_topic(GROUP_SIZE),
-            partitions=GROUP_SIZE,
-            group_size=GROUP_SIZE,
-            connections=connections,
-            seconds=seconds,
-        )
-
-    return measure
-
-
-def _warm_up(connections: int) -> Callable[[str, Server], None]:
-    def warm_up(key: str, server: Server) -> None:
-        load.make_topic(server, GROUP_SIZE, _topic(GROUP_SIZE))
-        _heartbeats(connections, JVM_WARM_UP_S if key == "kafka" else 1)(server)
-
-    return warm_up
 
 
 def _topic(partitions: int) -> str:

@@ -9,26 +9,14 @@ Prints for every server heartbeats per second, the ratios to Apache Kafka and to
 latency, and the CPU time of the server.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from benchmarks import load, rounds
-from benchmarks.report import Column, Target, publish, servers_table
-from benchmarks.servers import Server
+from benchmarks import rounds, steady
+from benchmarks.report import Target, publish, servers_table
 
 CONNECTIONS = (100, 2_000)
 SERVERS = ("kohort-memory", "kohort-data", "kafka", "kfake", "mock", "echo")
-COLUMNS = (
-    Column("heartbeats/s", "per_s"),
-    Column("× Kafka", "per_s", "kafka"),
-    Column("× echo", "per_s", "echo"),
-    Column("p50 ms", "p50_ms"),
-    Column("p99 ms", "p99_ms"),
-    Column("cores", "cores"),
-    Column("per CPU-second", "per_cpu_s"),
-    Column("× Kafka", "per_cpu_s", "kafka"),
-    Column("load's cores", "load_cores"),
-)
-JVM_WARM_UP_S = 30.0
+COLUMNS = steady.columns("heartbeats", per_s=(steady.KAFKA, ("× echo", "echo")))
 ONE_CORE = (
     "Kohort is one process with one event loop, which is one core, and Kafka takes more "
     "than one (`cores`); "
@@ -49,28 +37,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for connections in CONNECTIONS:
         print(f"{connections:,} connections", flush=True)
-        samples = rounds.interleaved(
-            plan, _measure(connections, plan.seconds), warm_up=_warm_up(connections)
-        )
+        samples = steady.measured(plan, "heartbeats", connections=connections)
         parts += [
             f"{connections:,} connections",
             servers_table(samples, COLUMNS),
             _targets(samples),
         ]
     publish("heartbeats", "Heartbeats", parts, write=plan.write)
-
-
-def _measure(connections: int, seconds: float) -> Callable[[Server], load.Steady]:
-    return lambda server: load.steady(
-        server, "heartbeats", connections=connections, seconds=seconds
-    )
-
-
-def _warm_up(connections: int) -> Callable[[str, Server], None]:
-    def warm_up(key: str, server: Server) -> None:
-        _measure(connections, JVM_WARM_UP_S if key == "kafka" else 1)(server)
-
-    return warm_up
 
 
 def _targets(samples: rounds.Samples) -> str:

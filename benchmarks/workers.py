@@ -16,27 +16,17 @@ time of all processes of a server.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks import load, rounds
-from benchmarks.report import Column, Target, publish, servers_table
-from benchmarks.servers import Server
+from benchmarks import rounds, steady
+from benchmarks.report import Target, publish, servers_table
 
 SERVERS: Final = ("kohort-data", "kohort-workers", "kafka")
-COLUMNS: Final = (
-    Column("requests/s", "per_s"),
-    Column("× one process", "per_s", "kohort-data"),
-    Column("× Kafka", "per_s", "kafka"),
-    Column("p50 ms", "p50_ms"),
-    Column("p99 ms", "p99_ms"),
-    Column("cores", "cores"),
-    Column("per CPU-second", "per_cpu_s"),
-    Column("× one process", "per_cpu_s", "kohort-data"),
-    Column("load's cores", "load_cores"),
+ONE_PROCESS: Final = ("× one process", "kohort-data")
+COLUMNS: Final = steady.columns(
+    "requests", per_s=(ONE_PROCESS, steady.KAFKA), per_cpu_s=(ONE_PROCESS,)
 )
-JVM_WARM_UP_S: Final = 30.0
 MOST_PARTITIONS: Final = 100
 LOADS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "commits, 100 partitions": (
@@ -59,17 +49,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for name, (mode, options) in LOADS.items():
         print(name, flush=True)
-        measure = partial(load.steady, mode=mode, moves=True, **options)
-        samples = rounds.interleaved(
-            plan, partial(measure, seconds=plan.seconds), warm_up=partial(_warm_up, measure)
+        samples = steady.measured(
+            plan, mode, topic_partitions=MOST_PARTITIONS, moves=True, **options
         )
         parts += [name, servers_table(samples, COLUMNS), _targets(samples, mode)]
     publish("workers", "Workers", parts, write=plan.write)
-
-
-def _warm_up(measure: Callable[..., load.Steady], key: str, server: Server) -> None:
-    load.make_topic(server, MOST_PARTITIONS)
-    measure(server, seconds=JVM_WARM_UP_S if key == "kafka" else 1)
 
 
 def _targets(samples: rounds.Samples, mode: str) -> str:
