@@ -2,9 +2,7 @@
 
 Each part starts a PostgreSQL of its own, with fsync:
 
-- Three nodes, of which one is killed (SIGKILL), hangs (SIGSTOP), or is drained. Kohort's client,
-  aiokafka and librdkafka produce to six partitions and commit in six groups each, every 50 ms.
-  Prints how long those had to wait whose leader or coordinator was hit.
+- Three nodes, of which one is killed, hangs, or is drained, as in `benchmarks.failover`.
 - A node that leads 50 shards with 1,000,000 committed offsets is killed, and two others take over.
   Prints when 200 groups of all shards got their offsets, and the CPU time for it.
 - A node that leads a third of 1,000 partitions is killed. Prints when records for all partitions
@@ -32,10 +30,8 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Producer
 from tests.peers.kafka import missing_tools
 
-from benchmarks import commits, load, loading, nodes, rounds, steady, throughput
-from benchmarks.gaps import PARTITIONS, TOPIC, Clients, Subject
-from benchmarks.report import Column, Target, publish, servers_table, table
-from benchmarks.rounds import significant
+from benchmarks import commits, failover, load, loading, nodes, rounds, steady, throughput
+from benchmarks.report import Column, Target, publish, servers_table
 from benchmarks.tools import MissingError
 
 SERVERS: Final = ("kohort-postgres", "kohort-fsync", "kohort-data", "kafka")
@@ -98,69 +94,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     whole = chosen == list(PARTS) and sizes.rounds >= rounds.ENOUGH_ROUNDS
     publish("cluster", "Cluster on PostgreSQL", found, write=whole and not options.dry)
-
-
-# Failover
-
-
-def _failover(sizes: Sizes) -> str:
-    """How long clients wait for what a node led."""
-    rows: list[list[str]] = []
-    kills: list[float] = []
-    for fault in ("kill", "hang", "drain"):
-        waits: dict[str, list[float]] = {}
-        for number in range(sizes.rounds):
-            found = asyncio.run(_waits(fault))
-            print(f"  {fault}: round {number + 1}: {_medians(found)}", flush=True)
-            for name, each in found.items():
-                waits.setdefault(name, []).extend(each)
-        rows += [[f"{fault}: {name}", *_figures(each)] for name, each in sorted(waits.items())]
-        if fault == "kill":
-            kills = [each for found in waits.values() for each in found]
-    target = Target("kill -9 until served again, s", statistics.median(kills), 1.5, at_least=False)
-    shown = table(["what the node led", "median s", "longest s", "number"], rows)
-    return f"Three nodes, of which one is hit\n\n{shown}\n\n{target}"
-
-
-async def _waits(fault: str) -> dict[str, list[float]]:
-    with nodes.cluster() as cluster:
-        for node in NODES:
-            await asyncio.to_thread(cluster.start, node)
-        await asyncio.to_thread(cluster.create, TOPIC, PARTITIONS)
-        await asyncio.to_thread(cluster.even, TOPIC)
-        async with Clients(cluster.bootstrap) as clients:
-            await asyncio.sleep(1)
-            leaders = {
-                topic: await asyncio.to_thread(cluster.leaders, topic)
-                for topic in (TOPIC, nodes.GROUPS)
-            }
-
-            def is_hit(subject: Subject) -> bool:
-                topic = TOPIC if subject.what == "produce" else nodes.GROUPS
-                return leaders[topic][subject.partition] == VICTIM
-
-            if fault == "drain":
-                moment = time.monotonic()
-                await asyncio.to_thread(cluster.drain, VICTIM)
-                await clients.all_since(time.monotonic())
-            else:
-                hit = signal.SIGKILL if fault == "kill" else signal.SIGSTOP
-                moment = await asyncio.to_thread(cluster.hit, VICTIM, hit)
-                await clients.all_since(moment + 0.1)
-            waits = clients.waits(moment, is_hit)
-            if fault == "hang":
-                cluster.hit(VICTIM, signal.SIGKILL)
-            return waits
-
-
-def _medians(waits: dict[str, list[float]]) -> str:
-    return "  ".join(
-        f"{name} {significant(statistics.median(each))} s" for name, each in sorted(waits.items())
-    )
-
-
-def _figures(waits: Sequence[float]) -> list[str]:
-    return [significant(statistics.median(waits)), significant(max(waits)), str(len(waits))]
 
 
 # Taking over
@@ -305,7 +238,7 @@ def _records(sizes: Sizes) -> str:
 
 
 PARTS: Final[dict[str, Callable[[Sizes], str]]] = {
-    "failover": _failover,
+    "failover": lambda sizes: "\n\n".join(failover.measured(sizes.rounds)),
     "offsets": _offsets,
     "partitions": _partitions,
     "commits": _commits,

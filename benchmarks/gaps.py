@@ -15,9 +15,11 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
 
 from benchmarks.load import LoadError
+from benchmarks.raw_members import Member
 from kohort.client import ClientConfig
 from kohort.client import Consumer as KohortConsumer
 from kohort.client import Producer as KohortProducer
+from kohort.client.cluster import Cluster
 from kohort.coordinator_common import partition_for
 from kohort.types import TopicPartition
 
@@ -55,6 +57,7 @@ class Clients:
         self._ended = threading.Event()
 
     async def __aenter__(self) -> Self:
+        await self._start_members()
         await self._start_kohort()
         await self._start_aiokafka()
         await self._start_librdkafka()
@@ -68,12 +71,12 @@ class Clients:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stack.aclose()
 
-    def _group(self, client: str, number: int) -> tuple[str, Subject]:
+    def _group(self, client: str, number: int, what: str = "commit") -> tuple[str, Subject]:
         """A group whose coordinators of all numbers lie evenly among the shards."""
         shard = number * SHARDS // GROUPS_OF_EACH
-        names = (f"{client}-{each}" for each in itertools.count())
+        names = (f"{client}-{what}-{each}" for each in itertools.count())
         group = next(each for each in names if partition_for(each, SHARDS) == shard)
-        return group, Subject(client, "commit", shard)
+        return group, Subject(client, what, shard)
 
     def _repeat(self, subject: Subject, work: Callable[[], Awaitable[object]]) -> None:
         done = self._done[subject] = []
@@ -89,8 +92,20 @@ class Clients:
 
         self._tasks.append(asyncio.create_task(repeat()))
 
+    @property
+    def _config(self) -> ClientConfig:
+        return ClientConfig(bootstrap=self._bootstrap, request_timeout_ms=RESPONSE_WITHIN_MS)
+
+    async def _start_members(self) -> None:
+        cluster = await self._stack.enter_async_context(Cluster(self._config))
+        for number in range(GROUPS_OF_EACH):
+            group, subject = self._group("kohort", number, "heartbeat")
+            member = Member(cluster, group)
+            await member.join()
+            self._repeat(subject, member.heartbeat)
+
     async def _start_kohort(self) -> None:
-        config = ClientConfig(bootstrap=self._bootstrap, request_timeout_ms=RESPONSE_WITHIN_MS)
+        config = self._config
         producer = await self._stack.enter_async_context(KohortProducer(config))
         for partition in range(PARTITIONS):
             self._repeat(

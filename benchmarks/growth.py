@@ -16,7 +16,6 @@ import argparse
 import math
 import os
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -45,8 +44,9 @@ from confluent_kafka.admin import (
 )
 from tests.peers.kafka import Kafka, free_port, missing_tools
 
+from benchmarks import sources
 from benchmarks.loading import cpu_s, resident_mb
-from benchmarks.report import RESULTS, Target, publish, table
+from benchmarks.report import Target, publish, table
 from benchmarks.requests import Peer, decoded, frame
 from benchmarks.rounds import significant
 from kohort.errors import ErrorCode
@@ -120,10 +120,10 @@ class Row:
 
 
 class KohortNode:
-    """`kohort serve --dev`, of the source in a directory."""
+    """`kohort serve --dev`, in an environment."""
 
-    def __init__(self, row: Row, directory: Path, source: Path) -> None:
-        self._row, self._directory, self._source = row, directory, source
+    def __init__(self, row: Row, directory: Path, environment: Mapping[str, str]) -> None:
+        self._row, self._directory, self._environment = row, directory, environment
         self._port = free_port()
         self._process: ServerProcess
         self.start()
@@ -138,7 +138,7 @@ class KohortNode:
             *("--dev", data, f"--listen={self.address}"),
             log=self._directory / "log",
             settings=self._row.settings,
-            environment={**os.environ, "PYTHONPATH": str(self._source)},
+            environment=self._environment,
         )
         assert self._process.address == self.address
 
@@ -175,23 +175,15 @@ class KafkaNode:
 @contextmanager
 def kohort(row: Row, commit: str = "") -> Iterator[Node]:
     """A new Kohort, of the working tree or of a commit."""
-    with tempfile.TemporaryDirectory(prefix="kohort-growth-") as name:
-        directory = Path(name)
-        source = _source(commit, directory) if commit else SOURCE
-        node = KohortNode(row, directory, source)
+    with (
+        sources.environment_of(commit) as environment,
+        tempfile.TemporaryDirectory(prefix="kohort-growth-") as directory,
+    ):
+        node = KohortNode(row, Path(directory), environment)
         try:
             yield node
         finally:
             node.stop()
-
-
-def _source(commit: str, directory: Path) -> Path:
-    """The source of a commit, put into a directory."""
-    archive = directory / "source.tar"
-    git = ("git", "-C", str(SOURCE.parent), "archive", f"--output={archive}", commit, SOURCE.name)
-    subprocess.run(git, check=True)
-    subprocess.run(("tar", "-xf", archive, "-C", directory), check=True)
-    return directory / SOURCE.name
 
 
 @contextmanager
@@ -202,7 +194,6 @@ def kafka(row: Row) -> Iterator[Node]:
         yield KafkaNode(node)
 
 
-SOURCE: Final = RESULTS.parents[1] / "src"
 Server = Callable[[Row], AbstractContextManager[Node]]
 SERVERS: Final[dict[str, Server]] = {"kohort": kohort, "kafka": kafka}
 

@@ -1,7 +1,8 @@
 """Three nodes of a cluster on a PostgreSQL of their own, and what is done to them."""
 
-import asyncio
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,10 +16,6 @@ from tests.peers.postgres import Postgres
 from benchmarks import processes
 from benchmarks.servers import start_postgres
 from kohort.cluster import LEASE_MS
-from kohort.server.cluster_admin import ClusterAdmin
-from kohort.server.metadata import METADATA
-from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
-from kohort.storage.postgres.fence import OPERATOR, Fence
 from kohort.testing.server_process import ServerProcess
 
 WITHIN_S: Final = 120.0
@@ -29,13 +26,20 @@ GROUPS: Final = "__consumer_offsets"
 class Nodes:
     """The nodes, each with an id from 1 on, and an address that it keeps."""
 
-    def __init__(self, database: Postgres, directory: Path, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        database: Postgres,
+        directory: Path,
+        stack: ExitStack,
+        environment: Mapping[str, str] | None,
+    ) -> None:
         self.servers: dict[int, ServerProcess] = {}
         self._addresses: dict[int, str] = {}
         self._database = database
         self._began = time.monotonic()
         self._directory = directory
         self._stack = stack
+        self._environment = environment
 
     def start(self, node: int, settings: Mapping[str, str] | None = None) -> None:
         """Start a node, or start it again; it listens on return."""
@@ -51,6 +55,7 @@ class Nodes:
                     "group.initial.rebalance.delay.ms": "0",
                     **(settings or {}),
                 },
+                environment=self._environment,
             )
         )
         self.servers[node], self._addresses[node] = server, server.address
@@ -75,16 +80,14 @@ class Nodes:
         return processes.cpu_seconds(self._database.process.pid)
 
     def drain(self, node: int) -> None:
-        """Have other nodes lead what a node leads, as `kohort nodes drain` does."""
-
-        async def drain() -> None:
-            storage = PostgresStorage(self._database.url, Fence(OPERATOR), METADATA)
-            try:
-                await ClusterAdmin(storage).drain(node)
-            finally:
-                await storage.close()
-
-        asyncio.run(drain())
+        """Have other nodes lead what a node leads. Raises subprocess.CalledProcessError."""
+        command = (sys.executable, "-m", "kohort", "nodes", "drain", str(node))
+        subprocess.run(
+            (*command, f"--storage={self._database.url}"),
+            check=True,
+            capture_output=True,
+            env=self._environment,
+        )
 
     def create(self, topic: str, partitions: int) -> None:
         admin = self._admin()
@@ -119,9 +122,12 @@ class Nodes:
 
 
 @contextmanager
-def cluster() -> Iterator[Nodes]:
-    """PostgreSQL with fsync, and no node yet. Raises MissingError without PostgreSQL."""
+def cluster(environment: Mapping[str, str] | None = None) -> Iterator[Nodes]:
+    """PostgreSQL with fsync, and no node yet, which will run in the environment.
+
+    Raises MissingError without PostgreSQL.
+    """
     with ExitStack() as stack:
         database = stack.enter_context(start_postgres())
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="kohort-bench-"))
-        yield Nodes(database, Path(directory), stack)
+        yield Nodes(database, Path(directory), stack, environment)

@@ -27,6 +27,7 @@ ORDER = (
     "commits",
     "workers",
     "cluster",
+    "failover",
     "rebalance",
     "consumer_groups",
     "throughput",

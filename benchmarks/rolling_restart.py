@@ -13,23 +13,19 @@ time from the last heartbeat that the former coordinator took to the first that 
 import argparse
 import asyncio
 import statistics
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tests.peers.postgres import Postgres
-
+from benchmarks import nodes
+from benchmarks.raw_members import Member
 from benchmarks.report import Target, publish, table
 from kohort.client import ClientConfig, OffsetAndMetadata, TopicPartition
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
-from kohort.errors import ErrorCode, KohortError
-from kohort.testing.server_process import ServerProcess
+from kohort.errors import KafkaError, KohortError
 from kohort.types import GroupId
 
 TOPIC: Final = "orders"
@@ -42,12 +38,12 @@ PAUSE_S: Final = 0.02
 SETTLING_S: Final = 1.0
 """Time between two restarts, and before the first and behind the last one."""
 ROUNDS: Final = 5
-SESSION_MS: Final = 45_000
+SETTINGS: Final = {"offsets.topic.num.partitions": "50", "cluster.rebalance.delay.ms": "30000"}
 
 
 @dataclass(slots=True)
 class Beats:
-    """What the members saw."""
+    """What the members saw, and how long the nodes took to end."""
 
     durations: list[float] = field(default_factory=list)
     """Of each heartbeat in s, with all its tries."""
@@ -55,111 +51,40 @@ class Beats:
     """Of each change of a coordinator, in s."""
     refused: Counter[str] = field(default_factory=Counter)
     """Tries that did not succeed, by why."""
+    drained: list[float] = field(default_factory=list)
+    """Time from SIGTERM to the end of each node, in s."""
 
 
-class Member:
-    """The only member of a group."""
-
-    def __init__(self, cluster: Cluster, group: str, beats: Beats) -> None:
-        self._cluster = cluster
-        self._group = group
-        self._beats = beats
-        self._identity: dict[str, Any] = {"group_id": group, "group_instance_id": None}
-
-    async def join(self) -> None:
-        """Have the group Stable with this member."""
-        connection = await self._cluster.coordinator(self._group)
-        join: dict[str, Any] = {
-            "group_id": self._group,
-            "session_timeout_ms": SESSION_MS,
-            "rebalance_timeout_ms": SESSION_MS,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b""}],
-            "group_instance_id": None,
-            "reason": None,
-        }
-        first = await connection.send("join_group", **join, member_id="")
-        joined = await connection.send("join_group", **join, member_id=first.member_id)
-        self._identity |= {"member_id": first.member_id, "generation_id": joined.generation_id}
-        synced = await connection.send(
-            "sync_group",
-            **self._identity,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=[{"member_id": first.member_id, "assignment": b""}],
-        )
-        assert not synced.error_code, f"{self._group}: {synced.error_code}"
-
-    async def beat(self) -> None:
-        """Send heartbeats, until this is cancelled."""
-        last_node, last_s = None, time.monotonic()
-        while True:
-            begun = time.monotonic()
-            node = await self._try()
-            while node is None:
-                await asyncio.sleep(PAUSE_S)
-                node = await self._try()
-            ended = time.monotonic()
-            self._beats.durations.append(ended - begun)
-            if last_node not in (None, node):
-                self._beats.pauses.append(ended - last_s)
-            last_node, last_s = node, ended
+async def _beat(member: Member, beats: Beats) -> None:
+    """Send heartbeats, until this is cancelled."""
+    last_node, last_s = None, time.monotonic()
+    while True:
+        begun = time.monotonic()
+        while (node := await _try(member, beats)) is None:  # noqa: ASYNC110
             await asyncio.sleep(PAUSE_S)
+        ended = time.monotonic()
+        beats.durations.append(ended - begun)
+        if last_node not in (None, node):
+            beats.pauses.append(ended - last_s)
+        last_node, last_s = node, ended
+        await asyncio.sleep(PAUSE_S)
 
-    async def _try(self) -> object:
-        """The address of the node that took a heartbeat, None if none did."""
-        try:
-            connection = await self._cluster.coordinator(self._group)
-            response = await connection.send("heartbeat", **self._identity)
-        except KohortError as error:
-            why = type(error).__name__
-        else:
-            code = ErrorCode(response.error_code)
-            if code is ErrorCode.none:
-                return connection.address
-            why = code.name
-        self._beats.refused[why] += 1
-        self._cluster.coordinator_moved(self._group)
+
+async def _try(member: Member, beats: Beats) -> object:
+    """The address of the node that took a heartbeat, None if none did."""
+    try:
+        return await member.heartbeat()
+    except KohortError as error:
+        why = error.code.name if isinstance(error, KafkaError) else type(error).__name__
+        beats.refused[why] += 1
         return None
 
 
-class Nodes:
-    """The processes."""
-
-    def __init__(self, url: str, directory: Path, stack: ExitStack, *, cold: bool) -> None:
-        self._settings = {
-            "storage": url,
-            "offsets.topic.num.partitions": "50",
-            "group.initial.rebalance.delay.ms": "0",
-        } | ({"cluster.drain.timeout.ms": "0"} if cold else {})
-        self._directory = directory
-        self._stack = stack
-        self._processes: dict[int, ServerProcess] = {}
-        self._ports: dict[int, str] = {}
-        self.drained: list[float] = []
-        """Time from SIGTERM to the end of each process, in s."""
-
-    @property
-    def addresses(self) -> str:
-        return ",".join(each.address for each in self._processes.values())
-
-    def start(self, node: int) -> None:
-        """Start a node, at the address that it had before; return when it listens."""
-        process = ServerProcess(
-            f"--listen={self._ports.get(node, '127.0.0.1:0')}",
-            "--insecure",
-            log=self._directory / f"{node}.log",
-            settings={**self._settings, "node.id": str(node)},
-        )
-        self._processes[node] = self._stack.enter_context(process)
-        self._ports[node] = process.address
-
-    def restart(self, node: int) -> None:
-        """Stop and start a node."""
-        begun = time.monotonic()
-        self._processes[node].stop()
-        self.drained.append(time.monotonic() - begun)
-        self.start(node)
+def _restart(cluster: nodes.Nodes, node: int, settings: Mapping[str, str], beats: Beats) -> None:
+    begun = time.monotonic()
+    cluster.servers[node].stop()
+    beats.drained.append(time.monotonic() - begun)
+    cluster.start(node, settings)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -172,32 +97,31 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options = parser.parse_args(argv)
     beats = Beats()
-    with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kohort-rolling-")))
-        nodes = Nodes(_database(stack), directory, stack, cold=options.cold)
+    settings = SETTINGS | ({"cluster.drain.timeout.ms": "0"} if options.cold else {})
+    with nodes.cluster() as cluster:
         for node in NODES:
-            nodes.start(node)
-        asyncio.run(_measure(nodes, beats, options.rounds))
+            cluster.start(node, settings)
+        asyncio.run(_measure(cluster, settings, beats, options.rounds))
     write = not (options.dry or options.cold or options.rounds < ROUNDS)
-    publish("rolling_restart", "Rolling restart of a cluster", _parts(nodes, beats), write=write)
+    publish("rolling_restart", "Rolling restart of a cluster", _parts(beats), write=write)
 
 
-def _database(stack: ExitStack) -> str:
-    return stack.enter_context(Postgres.start(fsync=True)).url
-
-
-async def _measure(nodes: Nodes, beats: Beats, rounds: int) -> None:
-    config = ClientConfig(bootstrap=nodes.addresses, request_timeout_ms=5_000, retry_backoff_ms=20)
+async def _measure(
+    restarted: nodes.Nodes, settings: Mapping[str, str], beats: Beats, rounds: int
+) -> None:
+    config = ClientConfig(
+        bootstrap=restarted.bootstrap, request_timeout_ms=5_000, retry_backoff_ms=20
+    )
     async with Cluster(config) as cluster:
         await _fill(cluster)
-        members = [Member(cluster, f"member-{number}", beats) for number in range(MEMBERS)]
+        members = [Member(cluster, f"member-{number}") for number in range(MEMBERS)]
         for member in members:
             await member.join()
-        beating = [asyncio.create_task(member.beat()) for member in members]
+        beating = [asyncio.create_task(_beat(member, beats)) for member in members]
         for number in range(rounds):
             for node in NODES:
                 await asyncio.sleep(SETTLING_S)
-                await asyncio.to_thread(nodes.restart, node)
+                await asyncio.to_thread(_restart, restarted, node, settings, beats)
             print(f"  round {number + 1}: {_described(beats)}", flush=True)
         await asyncio.sleep(SETTLING_S)
         for task in beating:
@@ -233,11 +157,11 @@ def _ms(durations: Sequence[float], part: float) -> float:
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)] * 1_000
 
 
-def _parts(nodes: Nodes, beats: Beats) -> list[str]:
+def _parts(beats: Beats) -> list[str]:
     durations = {
         "a heartbeat": beats.durations,
         "the pause of a group whose coordinator changes": beats.pauses,
-        "SIGTERM to the end of the process": nodes.drained,
+        "SIGTERM to the end of the process": beats.drained,
     }
     rows = [
         [what, f"{len(found):,}", *(f"{_ms(found, part):.0f}" for part in (0.5, 0.99, 1))]
