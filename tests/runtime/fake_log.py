@@ -10,6 +10,7 @@ from kohort.types import TopicPartition
 class FakeLog:
     is_loading = False
     leader_epoch = 0
+    failed_syncs = 0
 
     def __init__(self, partition=0):
         self.topic_partition = TopicPartition("__consumer_offsets", partition)

@@ -236,11 +236,17 @@ class LogAppender(LogState, Protocol):
         """
         ...
 
+    @property
+    def failed_syncs(self) -> int:
+        """Number of syncs that failed: each has taken back what was appended and not durable."""
+        ...
+
     async def durable(self) -> None:
         """Return when all data appended so far is as durable as configured.
 
         Raises OSError if that failed: what was not durable was taken back then, and appends are
-        refused until the disk works again.
+        refused until the disk works again. Who calls it in a later turn than `append` compares
+        `failed_syncs`: it may have failed, and the disk works again.
         """
         ...
 

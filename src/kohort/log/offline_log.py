@@ -40,6 +40,7 @@ class _OfflineState:
 
 class _OfflineAppender(_OfflineState):
     in_leader_transition = False
+    failed_syncs = 0
     append = append_encoded = append_marker = _OfflineState._refuse
     ongoing_transaction = begin_verification = _OfflineState._refuse
     durable = _OfflineState._refuse_later

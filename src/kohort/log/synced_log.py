@@ -23,7 +23,8 @@ class SyncedLog(ReadableLog):
     """A log that is synced, and its checkpoint; the `LogSync` of `PartitionLog`."""
 
     __slots__ = (
-        "_backing", "_commit", "_saved", "_syncing", "cleaned", "leader_epoch", "leader_epochs",
+        "_backing", "_commit", "_saved", "_syncing", "cleaned", "failed_syncs", "leader_epoch",
+        "leader_epochs",
     )  # fmt: skip
 
     syncs_in_order = False
@@ -53,6 +54,7 @@ class SyncedLog(ReadableLog):
         """The end as a segment and a position, and as an offset, once the sync under way is done.
         """
         self._commit = None if commit is None else commit(self)
+        self.failed_syncs = 0
 
     # The checkpoint
 
@@ -135,6 +137,7 @@ class SyncedLog(ReadableLog):
         self.sync_failed(error)
 
     def sync_failed(self, error: OSError) -> None:
+        self.failed_syncs += 1
         self._backing.sync_failed(error)
         with contextlib.suppress(OSError):  # else before the disk is tried again
             self._take_back()

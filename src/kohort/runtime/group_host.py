@@ -308,7 +308,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         A topic of such a name may exist again by now, but nothing was committed for it yet.
         """
         while self._deleted_topics:
-            names = frozenset(self._deleted_topics)
+            names, failed_syncs = frozenset(self._deleted_topics), self.log.failed_syncs
             for groups in _some_at_a_time(tuple(self.shard.groups)):
                 event = TopicsDeleted(names, groups)
                 while records := self._decide(event).records:
@@ -318,6 +318,8 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
             await self.log.durable()
+            if self.log.failed_syncs != failed_syncs:
+                raise OSError("deletions of offsets could not be made durable")
             self._deleted_topics -= names
 
     # --- groups as the content of a shard ---

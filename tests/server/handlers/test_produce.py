@@ -409,6 +409,21 @@ class TestDurable:
         ]
         assert codes == [ErrorCode.none, ErrorCode.none, ErrorCode.unknown_topic_or_partition]
 
+    async def test_a_batch_whose_sync_failed_is_refused_though_the_disk_works_again(
+        self, slow: HandlerBench
+    ) -> None:
+        exchange, task = self.begin(slow)
+        first, second = slow.topics.get("orders").partitions  # type: ignore[union-attr]
+        second.sync_failed(OSError(5, "Input/output error"))
+        for log in (first, second):
+            log.written.set_result(None)  # type: ignore[attr-defined]
+        await task
+        results = exchange.outcome.responses[0].partition_responses
+        assert [result.error_code for result in results[:2]] == [
+            ErrorCode.none,
+            ErrorCode.kafka_storage_error,
+        ]
+
     async def test_a_batch_that_did_not_reach_the_disk_is_not_acknowledged(
         self, slow: HandlerBench
     ) -> None:

@@ -26,7 +26,7 @@ from collections.abc import Coroutine, Generator, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import LogAppender
@@ -70,6 +70,14 @@ _SEVERAL_PRODUCERS: Final = "The transactional batches are of several producers.
 TopicResponses: TypeAlias = list[TopicProduceResponse]
 ResponseSlots: TypeAlias = list[tuple[int, int, NumberedBatch | None]]
 """Positions of results in the response: index of the topic, of the result in it, and the batch."""
+
+
+class _Appended(NamedTuple):
+    """Batches of a request in one log, which must become durable."""
+
+    failed_syncs: int
+    """Those of the log before the first of them."""
+    slots: ResponseSlots
 
 
 def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
@@ -154,7 +162,7 @@ def _context(
 
 async def _append_all(
     services: Services, context: ProduceContext, request: "ProduceRequest"
-) -> tuple[TopicResponses, dict[LogAppender, ResponseSlots]]:
+) -> tuple[TopicResponses, dict[LogAppender, _Appended]]:
     """Append every partition's batch, in the order of the request.
 
     Returns the response, and the logs whose batches must become durable, with their slots in it.
@@ -162,7 +170,7 @@ async def _append_all(
     slices = TimeSlices()
     waits = waits_for_disk(services.config)
     responses: TopicResponses = []
-    appended: dict[LogAppender, ResponseSlots] = {}
+    appended: dict[LogAppender, _Appended] = {}
     refused = context.refused
     if not refused and request.acks not in VALID_ACKS:
         refused = ErrorCode.invalid_required_acks
@@ -193,7 +201,8 @@ async def _append_all(
                 slices = TimeSlices()
             if waits and not result.error:
                 batch = NumberedBatch.read(key, data.index, data.records)
-                appended.setdefault(log, []).append((len(responses) - 1, len(results), batch))
+                awaited = appended.setdefault(log, _Appended(log.failed_syncs, []))
+                awaited.slots.append((len(responses) - 1, len(results), batch))
             results.append(result)
     return responses, appended
 
@@ -212,15 +221,17 @@ async def _validate_in_thread(
 
 
 async def _wait_until_durable(
-    refused: RefusedBatches, responses: TopicResponses, logs: dict[LogAppender, ResponseSlots]
+    refused: RefusedBatches, responses: TopicResponses, logs: dict[LogAppender, _Appended]
 ) -> None:
     """Wait until the logs are durable; batches of one that fails become refused ones."""
     following = iter(logs.items())
     while chunk := dict(islice(following, CHUNK)):
         outcomes = await asyncio.gather(*(log.durable() for log in chunk), return_exceptions=True)
-        for slots, outcome in zip(chunk.values(), outcomes, strict=True):
+        for (log, awaited), outcome in zip(chunk.items(), outcomes, strict=True):
+            if outcome is None and log.failed_syncs != awaited.failed_syncs:
+                outcome = OSError("what was written could not be made durable")
             if isinstance(outcome, OSError | KafkaError):
-                await in_slices(_refuse(refused, responses, slots, outcome))
+                await in_slices(_refuse(refused, responses, awaited.slots, outcome))
             elif outcome is not None:
                 raise fresh(outcome)
 
