@@ -25,7 +25,7 @@ from _engine import instrumented, main
 with instrumented():
     from kohort.server.broker import Broker
     from kohort.server.config import Config
-    from kohort.server.net.decrypted import BUFFER_BYTES, Decrypted
+    from kohort.server.net.tls_protocol import BUFFER_BYTES, TlsProtocol
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from server.certificates import Authority
@@ -167,7 +167,7 @@ class Harness:
         handshake = self._loop.create_future()
         tls = asyncio.sslproto.SSLProtocol(  # type: ignore[attr-defined]
             self._loop,
-            Decrypted(connection, self._buffer),
+            TlsProtocol(connection, self._buffer),
             listener.protection.tls.context,
             handshake,
             server_side=True,

@@ -10,7 +10,7 @@ import pytest
 from effort import examples
 from kohort.client.cluster import Cluster
 from kohort.errors import ErrorCode
-from kohort.server.cluster.leadership import LeadershipLoop
+from kohort.server.cluster.leadership_loop import LeadershipLoop
 from server.postgres_nodes_bench import WITHIN_S, Nodes
 
 MS = 20_000

@@ -43,8 +43,8 @@ from kohort.server.supervisor import (  # noqa: E402
     ENDING,
     MAX_LINE,
     RELOAD,
-    Assignment,
-    Report,
+    WorkerReport,
+    WorkerSetup,
 )
 
 collect_garbage()
@@ -60,14 +60,14 @@ async def run() -> int:
         return 0  # the parent is gone already
     signal.signal(END_UNSTARTED, signal.SIG_IGN)  # what begins here ends cleanly
     showing_life = asyncio.create_task(_show_life(writer))
-    assignment = Assignment.decode(line)
-    config = assignment.config
+    setup = WorkerSetup.decode(line)
+    config = setup.config
     configure(config["logging.format"], config["logging.level"], config["node.id"])
     stop = Stop()
     try:
-        broker = new_broker(config, assignment.worker)
+        broker = new_broker(config, setup.worker)
     except RefusedError as refusal:
-        writer.write(Report(refused=str(refusal)).encode())
+        writer.write(WorkerReport(refused=str(refusal)).encode())
         return REFUSED
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
     collect_seldom()
@@ -76,7 +76,7 @@ async def run() -> int:
         if not await start_unless_stopped(_start(broker), stop):
             return 0
     except RefusedError as refusal:
-        writer.write(Report(refused=str(refusal)).encode())
+        writer.write(WorkerReport(refused=str(refusal)).encode())
         return REFUSED
     gc.freeze()  # what the start has made stays
     writer.write(_report(broker).encode())
@@ -94,8 +94,8 @@ async def _start(broker: Broker) -> None:
     await broker.start()
 
 
-def _report(broker: Broker) -> Report:
-    return Report(
+def _report(broker: Broker) -> WorkerReport:
+    return WorkerReport(
         addresses={name: str(address) for name, address in broker.addresses.items()},
         advertised=str(broker.advertised),
         cluster_id=broker.cluster_id,

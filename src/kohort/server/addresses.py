@@ -51,10 +51,10 @@ def parse_listener(text: str) -> tuple[str | None, Address]:
 
     Raises ValueError, whose text completes "NAME: ".
     """
-    name, separator, rest = text.strip().rpartition("://")
+    name, separator, address = text.strip().rpartition("://")
     if separator and not _LISTENER_NAME.fullmatch(name):
         raise ValueError(f"{text!r}: the name of a listener has letters, digits, _ and -")
-    return name.upper() or None, parse_address(rest)
+    return name.upper() or None, parse_address(address)
 
 
 def parse_http(text: str) -> tuple[bool, Address]:
@@ -62,10 +62,10 @@ def parse_http(text: str) -> tuple[bool, Address]:
 
     Raises ValueError, whose text completes "NAME: ".
     """
-    scheme, separator, rest = text.strip().rpartition("://")
+    scheme, separator, address = text.strip().rpartition("://")
     if separator and scheme.lower() not in ("http", "https"):
         raise ValueError(f"{text!r}: the scheme is http or https")
-    return scheme.lower() == "https", parse_address(rest)
+    return scheme.lower() == "https", parse_address(address)
 
 
 def local_socket_of(path: str, worker: int) -> str:
@@ -101,26 +101,26 @@ def is_loopback(host: str) -> bool:
     if host in _ANY:
         return False
     try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
     except OSError:
         return False
-    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in found)
+    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses)
 
 
-def cannot_listen(wanted: Address, error: OSError, flag: str) -> str:
-    """Why `wanted` cannot be listened on, and what the user of `flag` can do."""
+def cannot_listen(address: Address, error: OSError, flag: str) -> str:
+    """Why `address` cannot be listened on, and what the user of `flag` can do."""
     if error.errno == errno.EADDRINUSE:
-        free = Address(wanted.host, 0)
+        free = Address(address.host, 0)
         return (
-            f"{wanted} is in use by another process; choose another address with {flag}, or "
+            f"{address} is in use by another process; choose another address with {flag}, or "
             f"{free} for a free port"
         )
     if error.errno == errno.EACCES:
         return (
-            f"{wanted} cannot be listened on: permission denied; ports below 1024 are often "
+            f"{address} cannot be listened on: permission denied; ports below 1024 are often "
             "reserved for root"
         )
     return (
-        f"{wanted} cannot be listened on: {error.strerror or error}; choose another address "
+        f"{address} cannot be listened on: {error.strerror or error}; choose another address "
         f"with {flag}"
     )

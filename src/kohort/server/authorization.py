@@ -307,18 +307,18 @@ class Authorization:
         if self._version != authorizer.acls.version or self._forgotten != authorizer.forgotten:
             self._peers.clear()
             self._version, self._forgotten = authorizer.acls.version, authorizer.forgotten
-        known = self._peers.get(id(peer))
-        if known is None:
+        cached = self._peers.get(id(peer))
+        if cached is None:
             if len(self._peers) >= MAX_PEERS:
                 self._peers.clear()
-            known = self._peers[id(peer)] = _KnownPeer(peer, {})
-        access = known.accesses.get(question.api_key)
+            cached = self._peers[id(peer)] = _KnownPeer(peer, {})
+        access = cached.accesses.get(question.api_key)
         if access is None:
             permissions = authorizer.of(peer.principal, peer.host)
             api = ALL_APIS[question.api_key].name
             audit = None if self._audit is None else Audit(self._audit, peer, api)
             access = Access(NEEDS[api], permissions, audit)
-            known.accesses[question.api_key] = access
+            cached.accesses[question.api_key] = access
         return access
 
 

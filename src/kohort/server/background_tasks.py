@@ -100,10 +100,10 @@ class BackgroundTasks:
         for group in tuple(self._groups.groups()):
             committed.update(group.offsets.topics)
             await slices.give_way()
-        gone = committed - {topic.name for topic in self._topics.all()}
-        if gone:
-            logger.info("deleting the offsets of deleted topics: %s", ", ".join(sorted(gone)))
-            self._groups.topics_deleted(gone)
+        deleted = committed - {topic.name for topic in self._topics.all()}
+        if deleted:
+            logger.info("deleting the offsets of deleted topics: %s", ", ".join(sorted(deleted)))
+            self._groups.topics_deleted(deleted)
 
     async def _warm_up(self) -> None:
         for warm_up in self._warm_ups:

@@ -253,7 +253,7 @@ class Broker:
         participant = self._cluster.participant
         if participant is not None:
             self._opened.push_async_callback(participant.leave)
-            endpoints = [each.endpoint for each in self.listener.listeners]
+            endpoints = [listener.endpoint for listener in self.listener.listeners]
             await participant.start(endpoints, self.lost.set)
 
     def _confirm_start(self) -> None:
@@ -344,8 +344,12 @@ class Broker:
         """The logs of a coordinator's topic."""
         topic = self.topics.get(name)
         if topic is None:
-            new = next(each for each in coordinator_topics(self.config) if each.name == name)
-            topic = self.controller.topics.create(name, new.partitions, new.configs, internal=True)
+            new_topic = next(
+                record for record in coordinator_topics(self.config) if record.name == name
+            )
+            topic = self.controller.topics.create(
+                name, new_topic.partitions, new_topic.configs, internal=True
+            )
         return topic.partitions
 
     async def _settle(self) -> None:

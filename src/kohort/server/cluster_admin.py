@@ -54,12 +54,12 @@ class ClusterAdmin:
         """All nodes, in order."""
         observed = await self._read_cluster()
         cluster = self._metadata.state.cluster
-        gone = Liveness(-1, observed.now)
+        expired = Liveness(-1, observed.now)
         return [
             ListedNode(
                 node,
                 sum(1 for _ in cluster.led_by(number)),
-                observed.nodes.get(number, gone).lease_until - observed.now,
+                observed.nodes.get(number, expired).lease_until - observed.now,
             )
             for number, node in sorted(cluster.nodes.items())
         ]
@@ -82,12 +82,12 @@ class ClusterAdmin:
     async def move(self, topic: str, partition: int, to: int) -> None:
         """Move a partition; return when node `to` leads it. Raises KohortError if cancelled."""
         await self._read_cluster()
-        place = self._place(topic, partition)
-        await self._change(partial(self._planned, place, to))
+        id_partition = self._place(topic, partition)
+        await self._change(partial(self._planned, id_partition, to))
         cluster = self._metadata.state.cluster
-        while cluster.moves.get(place) == to:
+        while cluster.moves.get(id_partition) == to:
             await self._poll_log()
-        if cluster.leader(place).node != to:
+        if cluster.leader(id_partition).node != to:
             raise KohortError(f"{topic}-{partition}: the move to node {to} was called off")
 
     async def _read_cluster(self) -> Observed:
@@ -100,7 +100,7 @@ class ClusterAdmin:
             )
         observed = await self._storage.observe()
         self._gone = frozenset(
-            each.id for each in nodes.values() if observed.is_gone(each.id, each.session)
+            node.id for node in nodes.values() if observed.is_gone(node.id, node.session)
         )
         return observed
 
@@ -135,25 +135,25 @@ class ClusterAdmin:
     def _node(self, number: int) -> NodeRegistered:
         node = self._metadata.state.cluster.nodes.get(number)
         if node is None:
-            known = ", ".join(map(str, sorted(self._metadata.state.cluster.nodes)))
-            raise KohortError(f"there is no node {number}, only {known}")
+            node_ids = ", ".join(map(str, sorted(self._metadata.state.cluster.nodes)))
+            raise KohortError(f"there is no node {number}, only {node_ids}")
         return node
 
     def _ensure_others(self, node: int) -> None:
         self._node(node)
         nodes = self._metadata.state.cluster.nodes.values()
-        if all(each.id in (node, *self._gone) or each.is_draining for each in nodes):
+        if all(other.id in (node, *self._gone) or other.is_draining for other in nodes):
             raise KohortError(
                 f"no other node takes what node {node} leads: start one, or start one again that "
                 "was drained"
             )
 
     def _drain_records(self, node: int) -> Sequence[MetadataRecord]:
-        known = self._node(node)
-        if known.is_draining:
+        registered = self._node(node)
+        if registered.is_draining:
             return []
         self._ensure_others(node)  # another operator may have drained them
-        return [replace(known, is_draining=True)]
+        return [replace(registered, is_draining=True)]
 
     def _place(self, topic: str, partition: int) -> TopicIdPartition:
         for topic_id, record in self._metadata.state.topics.items():
@@ -164,11 +164,15 @@ class ClusterAdmin:
                 raise KohortError(f"{topic} has no partition {partition}, only 0 to {last}")
         raise KohortError(f"there is no topic {topic}")
 
-    def _planned(self, place: TopicIdPartition, to: int) -> Sequence[MetadataRecord]:
+    def _planned(self, id_partition: TopicIdPartition, to: int) -> Sequence[MetadataRecord]:
         if self._node(to).is_draining:
             raise KohortError(f"node {to} is drained, and leads nothing until it is started again")
         if to in self._gone:
             raise KohortError(f"node {to} is gone: start it, or name another one")
         cluster = self._metadata.state.cluster
-        wanted = None if cluster.leader(place).node == to else to
-        return [] if cluster.moves.get(place) == wanted else [ReassignmentPlanned(place, wanted)]
+        planned = None if cluster.leader(id_partition).node == to else to
+        return (
+            []
+            if cluster.moves.get(id_partition) == planned
+            else [ReassignmentPlanned(id_partition, planned)]
+        )

@@ -92,16 +92,18 @@ class Refused:
         """
         if sequence in self.sequences:
             index = self.sequences.index(sequence)
-            kept = (other for other in self.sequences[:index] if not _is_before(other, sequence))
-            self.sequences = [*kept, *self.sequences[index:]]
+            later = (
+                earlier for earlier in self.sequences[:index] if not _is_before(earlier, sequence)
+            )
+            self.sequences = [*later, *self.sequences[index:]]
 
     def remove_up_to(self, sequence: int) -> None:
-        self.sequences = [other for other in self.sequences if _is_before(sequence, other)]
+        self.sequences = [later for later in self.sequences if _is_before(sequence, later)]
         self.responses_left = _MAX_RESPONSES
 
 
-def _is_before(sequence: int, other: int) -> bool:
-    return 0 < (other - sequence) % _SEQUENCES < _SEQUENCES // 2
+def _is_before(sequence: int, later: int) -> bool:
+    return 0 < (later - sequence) % _SEQUENCES < _SEQUENCES // 2
 
 
 class RefusedBatches:

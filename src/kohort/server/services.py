@@ -69,5 +69,5 @@ def random_ids() -> Iterator[str]:
     # members join.
     while True:
         random = os.urandom(16 * 256)
-        for at in range(0, len(random), 16):
-            yield str(UUID(bytes=random[at : at + 16], version=4))
+        for start in range(0, len(random), 16):
+            yield str(UUID(bytes=random[start : start + 16], version=4))

@@ -19,8 +19,8 @@ from kohort.server.cluster.internode import (
     NodeConnection,
     NodeUnreachableError,
     by_socket,
-    controller,
     log_offsets,
+    remote_controller,
 )
 from kohort.server.config import ResourceType
 from kohort.server.handlers.forwarding import FORWARDED
@@ -265,7 +265,7 @@ async def test_records_groups_and_transactions_span_the_workers() -> None:
 async def test_a_worker_serves_on_while_the_controller_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(controller, "RETRY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(remote_controller, "RETRY_TIMEOUT_S", 0.2)
     async with Crew(2) as crew:
         peer = await crew.peer(1)
         version, fields = CHANGES["create_topics"]

@@ -11,7 +11,7 @@ from kohort.coordinator.journal import Cause, Rebalance
 from kohort.protocol.subscription import Assignment, encode_assignment
 from kohort.server.cluster.internode import LogOffsets
 from kohort.server.monitoring import group_view
-from kohort.server.monitoring.phases import BOUNDS_S, Phases
+from kohort.server.monitoring.rebalance_durations import BOUNDS_S, RebalanceDurations
 from kohort.testing.bench import Bench
 from kohort.types import Timestamp, TopicPartition
 
@@ -159,7 +159,7 @@ def ended(join_ms: int, sync_ms: int | None) -> Rebalance:
 
 
 def test_phases_are_counted_by_upper_bound() -> None:
-    phases = Phases()
+    phases = RebalanceDurations()
     phases.observe(ended(5, 1_000))
     phases.observe(ended(400_000, None))
     join, sync = dict(phases.join.buckets()), dict(phases.sync.buckets())

@@ -33,7 +33,7 @@ from kohort.server.config.config import Config
 from kohort.server.config.security_configs import STANDARD_AUTHORIZER
 from kohort.server.logging.formats import TextFormatter
 from kohort.server.monitoring.observer import Observer
-from kohort.server.supervisor.exposition import RESTARTS, UP
+from kohort.server.supervisor.merged_metrics import RESTARTS, UP
 from kohort.types import Timestamp, TopicPartition
 from server.cluster.nodes_bench import SharedCluster
 from server.net.bench import Peer

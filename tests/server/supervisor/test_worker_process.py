@@ -11,13 +11,19 @@ import pytest
 from kohort.server.cluster.workers import Worker
 from kohort.server.config import Config
 from kohort.server.supervisor import worker_process
-from kohort.server.supervisor.assignment import ALIVE, END_UNSTARTED, ENDING, Assignment, Report
+from kohort.server.supervisor.worker_messages import (
+    ALIVE,
+    END_UNSTARTED,
+    ENDING,
+    WorkerReport,
+    WorkerSetup,
+)
 from kohort.server.supervisor.worker_process import WorkerProcess
 
 SERVES_AND_ENDS = f"""
 import socket
 parent = socket.socket(fileno=0)
-parent.sendall({Report(cluster_id="c").encode()!r})
+parent.sendall({WorkerReport(cluster_id="c").encode()!r})
 raise SystemExit(3)
 """
 REFUSES = SERVES_AND_ENDS.replace('"refused": null', '"refused": "no"')
@@ -26,14 +32,14 @@ REFUSES = SERVES_AND_ENDS.replace('"refused": null', '"refused": "no"')
 def process(monkeypatch: pytest.MonkeyPatch, *command: str) -> WorkerProcess:
     monkeypatch.setattr(worker_process, "COMMAND", command)
     worker = Worker(index=1, count=2, sockets=Path("/tmp/none"))
-    return WorkerProcess(Assignment(worker, Config({"node.id": 6, "ssl.key.password": "secret"})))
+    return WorkerProcess(WorkerSetup(worker, Config({"node.id": 6, "ssl.key.password": "secret"})))
 
 
 def test_an_assignment_arrives_as_it_was_sent() -> None:
     worker = Worker(index=1, count=2, sockets=Path("/tmp/none"), is_observed=True)
     config = Config({"node.id": 6, "ssl.key.password": "secret", "log.cleanup.policy": ["delete"]})
-    sent = Assignment(worker, config)
-    arrived = Assignment.decode(sent.encode())
+    sent = WorkerSetup(worker, config)
+    arrived = WorkerSetup.decode(sent.encode())
     assert arrived.worker == worker
     assert dict(arrived.config) == dict(config)
 
@@ -97,7 +103,7 @@ pathlib.Path(sys.argv[1]).write_text("ended cleanly")
 
 async def stopped_at(
     monkeypatch: pytest.MonkeyPatch, place: Path, program: str
-) -> tuple[int, Report]:
+) -> tuple[int, WorkerReport]:
     """The exit code of a process that was asked to end once it made the file `place`."""
     worker = process(monkeypatch, sys.executable, "-c", program, str(place))
     running = asyncio.create_task(worker.run())
@@ -143,7 +149,7 @@ async def test_a_process_that_appears_during_the_stop_ends(
 SERVES = f"""
 import pathlib, socket, sys, time
 parent = socket.socket(fileno=0)
-parent.sendall({Report(cluster_id="c").encode()!r})
+parent.sendall({WorkerReport(cluster_id="c").encode()!r})
 pathlib.Path(sys.argv[1]).touch()
 """
 HANGS = SERVES + "time.sleep(3600)"
@@ -155,7 +161,7 @@ for _ in range(60):
 CLOSES_FOR_LONG = f"""
 import socket, time
 parent = socket.socket(fileno=0)
-parent.sendall({Report(cluster_id="c").encode() + ENDING!r})
+parent.sendall({WorkerReport(cluster_id="c").encode() + ENDING!r})
 time.sleep(1)
 """
 

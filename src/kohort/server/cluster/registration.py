@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kohort.cluster import Endpoint, NodeFenced, NodeRegistered, SharedStorage
-from kohort.server.cluster.joining import this_machine
+from kohort.server.cluster.join_checks import this_machine
 from kohort.server.metadata_log import SharedMetadataLog
 from kohort.types import Timestamp
 

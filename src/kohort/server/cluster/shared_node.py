@@ -24,14 +24,14 @@ from kohort.server.cluster.internode import (
     Routes,
     by_socket,
 )
-from kohort.server.cluster.joining import (
+from kohort.server.cluster.join_checks import (
     ensure_connected,
     ensure_reachable,
     format_endpoint,
     this_machine,
     warn_of_other_counts,
 )
-from kohort.server.cluster.leadership import LeadershipLoop
+from kohort.server.cluster.leadership_loop import LeadershipLoop
 from kohort.server.cluster.node_status import STARTING, NodeStatus
 from kohort.server.cluster.nodes import ClusterNodes, Nodes, RecentlyDepartedNodes
 from kohort.server.config import Config, storage_without_secrets

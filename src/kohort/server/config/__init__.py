@@ -23,7 +23,7 @@ from kohort.server.config.sources import (
     read_sets,
     read_toml,
 )
-from kohort.server.config.storage import (
+from kohort.server.config.storage_url import (
     in_postgres,
     parse_storage,
     storage_without_secrets,

@@ -36,7 +36,7 @@ from kohort.server.config.listeners import (
 )
 from kohort.server.config.socket_configs import connections_of_ip
 from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, RawSetting
-from kohort.server.config.storage import in_postgres
+from kohort.server.config.storage_url import in_postgres
 from kohort.server.config.table import TABLE
 from kohort.server.logging import fields
 from kohort.util.text import did_you_mean

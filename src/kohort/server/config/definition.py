@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kohort.server.config.java_double import java_double
-from kohort.server.config.storage import storage_without_secrets
+from kohort.server.config.storage_url import storage_without_secrets
 from kohort.util.text import did_you_mean
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None

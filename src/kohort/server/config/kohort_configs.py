@@ -6,7 +6,7 @@ from typing import Final
 from kohort.security import KafkaPrincipal
 from kohort.server.addresses import parse_http
 from kohort.server.config.rows import MEBI, boolean_row, int_row, long_row, password_row, string_row
-from kohort.server.config.storage import parse_storage
+from kohort.server.config.storage_url import parse_storage
 
 MAX_WORKERS: Final = 64
 AUTO: Final = "auto"

@@ -165,13 +165,13 @@ class _Watch:
 
     def _stable_growth(self, grown: int) -> int | None:
         """Bytes of `grown` that are stable; None: none, 0: older bytes may have become stable."""
-        before, was_stable = self._stable, self._is_stable
+        former_stable, was_stable = self._stable, self._is_stable
         try:
             self._stable = self.log.last_stable_offset
         except (KafkaError, OSError):
             return 0
         self._is_stable = self._stable == self.log.high_watermark
-        if self._stable == before and grown > 0:
+        if self._stable == former_stable and grown > 0:
             return None
         return grown if was_stable and self._is_stable else 0
 

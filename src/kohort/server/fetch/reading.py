@@ -113,16 +113,16 @@ def find_topic(topics: Topics, key: TopicKey) -> Topic | None:
 
 
 def read_all(
-    topics: Topics, requests: Iterable[PartitionRequest], limits: FetchLimits, before: int = 0
+    topics: Topics, requests: Iterable[PartitionRequest], limits: FetchLimits, bytes_read: int = 0
 ) -> ReadResult:
     """Read the partitions in their order until the limits are reached; all get their offsets.
 
-    `before` is the number of bytes that were read for the same response already.
+    `bytes_read` is the number of bytes that were read for the same response already.
 
     The first batch that is read is whole, whatever its size: else a consumer with small limits
     would never get past it (KIP-74).
     """
-    left = max(0, min(limits.max_bytes, MAX_READ_BYTES) - before)
+    bytes_left = max(0, min(limits.max_bytes, MAX_READ_BYTES) - bytes_read)
     size, failed, waitable = 0, False, False
     fetched: list[FetchPartitionData] = []
     key: TopicKey = None
@@ -136,8 +136,8 @@ def read_all(
         try:
             if not allowed:
                 raise KafkaError(ErrorCode.topic_authorization_failed)
-            max_bytes = min(request.max_bytes, left)
-            data = _read(topic, request, max_bytes, size + before == 0, limits)
+            max_bytes = min(request.max_bytes, bytes_left)
+            data = _read(topic, request, max_bytes, size + bytes_read == 0, limits)
         except KafkaError as error:
             data = FetchPartitionData(request, error.code)
             failed = failed or error.code not in UNKNOWN_ERRORS
@@ -149,7 +149,7 @@ def read_all(
         waitable = waitable or data.error not in UNKNOWN_ERRORS
         if data.records:
             size += len(data.records)
-            left = max(0, left - len(data.records))
+            bytes_left = max(0, bytes_left - len(data.records))
     return ReadResult(fetched, size, failed, waitable)
 
 

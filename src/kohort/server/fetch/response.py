@@ -94,20 +94,20 @@ def pack(
 
 def joined(pieces: Sequence[Records]) -> Pieces:
     """Join small pieces; large ones are not copied."""
-    few: Pieces = []
+    pieces_joined: Pieces = []
     small: list[bytes | memoryview] = []
     for piece in pieces:
         if len(piece) <= _SMALL_BYTES and not isinstance(piece, FileSlice):
             small.append(piece)
             if len(small) < _MAX_JOINED:
                 continue
-            few.append(b"".join(small))
+            pieces_joined.append(b"".join(small))
             small = []
         else:
-            few += (b"".join(small), piece)
+            pieces_joined += (b"".join(small), piece)
             small = []
-    few.append(b"".join(small))
-    return few
+    pieces_joined.append(b"".join(small))
+    return pieces_joined
 
 
 def pack_error(version: int, error: ErrorCode) -> bytes:
@@ -153,10 +153,15 @@ def _tail(version: int, aborted: Sequence[AbortedTransaction]) -> bytes:
     """Encode the fields between offsets and records, with these aborted transactions."""
     if version >= FLEXIBLE_SINCE:
         parts = [pack_compact_array(len(aborted))]
-        parts += [_FLEXIBLE_ABORTED(each.producer_id, each.first_offset, 0) for each in aborted]
+        parts += [
+            _FLEXIBLE_ABORTED(transaction.producer_id, transaction.first_offset, 0)
+            for transaction in aborted
+        ]
     else:
         parts = [pack_array(len(aborted))]
-        parts += [_ABORTED(each.producer_id, each.first_offset) for each in aborted]
+        parts += [
+            _ABORTED(transaction.producer_id, transaction.first_offset) for transaction in aborted
+        ]
     if version >= 11:
         parts.append(_NO_PREFERRED_REPLICA)
     return b"".join(parts)

@@ -100,9 +100,9 @@ class FetchSessions:
         if session.acls != acls:
             session.acls = acls
             session.partitions.mark_all_due()
-        before = len(session.partitions)
+        former_count = len(session.partitions)
         session.update(requested, forgotten)
-        self._partitions += len(session.partitions) - before
+        self._partitions += len(session.partitions) - former_count
         too_many = len(session.partitions) > MAX_PARTITIONS_OF_SESSION
         if too_many or not self._has_partitions_left(0, now):
             self._end(session_id)

@@ -118,8 +118,8 @@ class AuditLog:
 
 
 def _record(now: float, **fields: Any) -> logging.LogRecord:
-    at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-    text = json.dumps({"time": at.replace("+00:00", "Z"), **fields})
+    time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+    text = json.dumps({"time": time.replace("+00:00", "Z"), **fields})
     return logging.makeLogRecord({"msg": text, "args": ()})
 
 

@@ -103,10 +103,10 @@ def _own_fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    found = _own_fields(record)
+    own_fields = _own_fields(record)
     if record.exc_info and record.exc_info[1] is not None:
-        found["error"] = _summary(record.exc_info[1])
-    return found
+        own_fields["error"] = _summary(record.exc_info[1])
+    return own_fields
 
 
 def _summary(error: BaseException) -> str:

@@ -128,14 +128,14 @@ class LogLines(logging.Handler):
 
     def _write_fully(self, line: bytes) -> bool:
         """Whether all of the line was written; what follows on a part of one is a line anyway."""
-        rest = memoryview(b"\n" + line if self._is_torn else line)
-        while rest:
+        remaining = memoryview(b"\n" + line if self._is_torn else line)
+        while remaining:
             try:
-                rest = rest[os.write(self._descriptor, rest) :]
+                remaining = remaining[os.write(self._descriptor, remaining) :]
             except BlockingIOError:  # another program that writes to the same pipe made it so
                 self._await_room()
             except OSError as error:  # closed, or a full disk: the server goes on
-                self._is_torn = self._is_torn or len(rest) < len(line)
+                self._is_torn = self._is_torn or len(remaining) < len(line)
                 self._tell_failure(error)
                 return False
         self._fails = self._is_torn = False

@@ -42,7 +42,10 @@ def line(
         if partition in log_offsets and shows(partition.topic)
     )
     count = len(group.sessions if isinstance(group, Group) else group.members)
-    return summary(group) | {"members": count, "lag": sum(each or 0 for each in lags)}
+    return summary(group) | {
+        "members": count,
+        "lag": sum(partition_lag or 0 for partition_lag in lags),
+    }
 
 
 def summary_elsewhere(row: Any) -> dict[str, Any]:
@@ -75,21 +78,21 @@ async def details(
     in slices, giving way to others.
     """
     shown = summary(group)
-    found: Callable[[], list[dict[str, Any]]]
+    members_of_group: Callable[[], list[dict[str, Any]]]
     if isinstance(group, Group):
         shown |= {
             "protocol": group.protocol or None,
             "generation": group.generation,
             "leader": group.leader or None,
         }
-        found = partial(_assigned, group.protocol_type, members(group), shows)
+        members_of_group = partial(_assigned, group.protocol_type, members(group), shows)
     else:
         shown |= {
             "epoch": group.epoch,
             "assignment_epoch": group.target_epoch,
             "assignor": group.assignor,
         }
-        found = partial(list, consumer_members(group, topics, shows))
+        members_of_group = partial(list, consumer_members(group, topics, shows))
     log_offsets = await find_log_offsets(tuple(group.offsets))
     slices, offsets = TimeSlices(), []
     for partition in tuple(group.offsets):
@@ -97,31 +100,31 @@ async def details(
         if value is not None and shows(partition.topic):  # None: it was deleted meanwhile
             offsets.append(offset(partition, value, log_offsets.get(partition)))
         await slices.give_way()
-    return partial(_details, shown, found, offsets, journal)
+    return partial(_details, shown, members_of_group, offsets, journal)
 
 
 def _details(
     shown: Mapping[str, Any],
-    found: Callable[[], list[dict[str, Any]]],
+    members: Callable[[], list[dict[str, Any]]],
     offsets: Sequence[dict[str, Any]],
     journal: Sequence[Rebalance],
 ) -> dict[str, Any]:
     return {
         **shown,
-        "members": found(),
+        "members": members(),
         "offsets": sorted(offsets, key=itemgetter("topic", "partition")),
-        "lag": sum(one["lag"] or 0 for one in offsets),
-        "journal": [rebalance(one) for one in journal],
+        "lag": sum(offset_row["lag"] or 0 for offset_row in offsets),
+        "journal": [rebalance(offset_row) for offset_row in journal],
     }
 
 
 def _assigned(
     protocol_type: str,
-    found: Sequence[tuple[dict[str, Any], bytes]],
+    members: Sequence[tuple[dict[str, Any], bytes]],
     shows: Callable[[str], bool],
 ) -> list[dict[str, Any]]:
     return [
-        member | {"assignment": assignment(protocol_type, data, shows)} for member, data in found
+        member | {"assignment": assignment(protocol_type, data, shows)} for member, data in members
     ]
 
 
@@ -168,11 +171,11 @@ def _named(
     partitions: AssignedPartitions | Partitions, topics: Topics, shows: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
     """Partitions by the name of their topic, without those of deleted topics."""
-    found = {topics.by_id(topic_id): each for topic_id, each in partitions.items()}
+    by_topic = {topics.by_id(topic_id): numbers for topic_id, numbers in partitions.items()}
     return sorted(
         (
-            {"topic": topic.name, "partitions": sorted(each)}
-            for topic, each in found.items()
+            {"topic": topic.name, "partitions": sorted(numbers)}
+            for topic, numbers in by_topic.items()
             if topic is not None and shows(topic.name)
         ),
         key=itemgetter("topic"),
@@ -191,14 +194,14 @@ def assignment(
         assigned = decode_assignment(data).partitions
     except MalformedError:
         return None
-    return _by_topic(each for each in assigned if shows(each[0]))
+    return _by_topic(partition for partition in assigned if shows(partition[0]))
 
 
 def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    found: dict[str, list[int]] = {}
+    by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(assigned):
-        found.setdefault(topic, []).append(partition)
-    return [{"topic": topic, "partitions": partitions} for topic, partitions in found.items()]
+        by_topic.setdefault(topic, []).append(partition)
+    return [{"topic": topic, "partitions": partitions} for topic, partitions in by_topic.items()]
 
 
 def offset(
@@ -225,11 +228,11 @@ def lag(committed: int, start: int | None, end: int | None) -> int | None:
     return max(end - max(committed, start), 0)
 
 
-def rebalance(one: Rebalance) -> dict[str, Any]:
+def rebalance(entry: Rebalance) -> dict[str, Any]:
     """One entry of the journal."""
     return {
-        "type": one.type,
-        "generation": one.generation,
+        "type": entry.type,
+        "generation": entry.generation,
         "causes": [
             {
                 "what": cause.what,
@@ -237,15 +240,15 @@ def rebalance(one: Rebalance) -> dict[str, Any]:
                 "client_id": cause.client_id,
                 "reason": cause.reason,
             }
-            for cause in one.causes
+            for cause in entry.causes
         ],
-        "more_causes": one.more_causes,
-        "outcome": one.outcome,
-        "started": one.started,
-        "joined": one.joined,
-        "ended": one.ended,
-        "join_ms": one.join_ms,
-        "sync_ms": one.sync_ms,
-        "members": list(one.members),
-        "awaited": list(one.awaited),
+        "more_causes": entry.more_causes,
+        "outcome": entry.outcome,
+        "started": entry.started,
+        "joined": entry.joined,
+        "ended": entry.ended,
+        "join_ms": entry.join_ms,
+        "sync_ms": entry.sync_ms,
+        "members": list(entry.members),
+        "awaited": list(entry.awaited),
     }

@@ -103,11 +103,11 @@ class HttpPort:
 
     def _set_accepting(self, accepts: bool) -> None:
         loop = asyncio.get_running_loop()
-        for each in self._sockets:
+        for listening in self._sockets:
             if accepts:
-                loop.add_reader(each, self._accept, each)
+                loop.add_reader(listening, self._accept, listening)
             else:
-                loop.remove_reader(each)
+                loop.remove_reader(listening)
 
     def _accept(self, listening: socket.socket) -> None:
         try:
@@ -175,17 +175,17 @@ class HttpPort:
         target = _TARGET.fullmatch(words[1])
         if target is None:
             return json_response({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
-        stem, slash, rest = target[1].partition("/")
-        path = f"/{stem}/" if rest else f"/{stem}"
+        stem, slash, name = target[1].partition("/")
+        path = f"/{stem}/" if name else f"/{stem}"
         route = self._routes.get(path)
         if self._token is not None and not self._has_token(request, self._token):
             route = self._public.get(path)
             if route is None:
                 return json_response({"error": "a token is needed"}, HTTPStatus.UNAUTHORIZED)
-        if route is None or (slash and not rest):
+        if route is None or (slash and not name):
             return self._no_such_path(path)
         try:
-            response = route(unquote(rest))
+            response = route(unquote(name))
             return response if isinstance(response, HttpResponse) else await response
         except Exception as error:  # any exception ends this response only
             return json_response(
@@ -193,27 +193,27 @@ class HttpPort:
             )
 
     def _no_such_path(self, path: str) -> HttpResponse:
-        there = [f"{each}NAME" if each[1:].endswith("/") else each for each in self._routes]
+        paths = [f"{path}NAME" if path[1:].endswith("/") else path for path in self._routes]
         hint = did_you_mean(path, self._routes.keys() - {path})
-        error = f"no such path; there are {', '.join(there)}{hint}"
+        error = f"no such path; there are {', '.join(paths)}{hint}"
         return json_response({"error": error}, HTTPStatus.NOT_FOUND)
 
     @staticmethod
     def _has_token(request: bytes, token: str) -> bool:
         for line in request.split(b"\r\n")[1:]:
             name, _, value = line.partition(b":")
-            scheme, _, given = value.strip().partition(b" ")
+            scheme, _, credentials = value.strip().partition(b" ")
             if name.lower() == b"authorization" and scheme.lower() == b"bearer":
-                return hmac.compare_digest(given.strip(), token.encode())
+                return hmac.compare_digest(credentials.strip(), token.encode())
         return False
 
 
 def _head_and_body(response: HttpResponse, *, with_body: bool) -> bytes:
-    wanted = "WWW-Authenticate: Bearer\r\n" if response.status is _UNAUTHORIZED else ""
+    authenticate = "WWW-Authenticate: Bearer\r\n" if response.status is _UNAUTHORIZED else ""
     head = (
         f"HTTP/1.1 {response.status.value} {response.status.phrase}\r\nContent-Type: "
         f"{response.content_type}\r\n"
-        f"{wanted}Content-Length: {len(response.body)}\r\nCache-Control: no-store\r\nConnection: "
-        "close\r\n\r\n"
+        f"{authenticate}Content-Length: {len(response.body)}\r\nCache-Control: "
+        "no-store\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (response.body if with_body else b"")

@@ -26,7 +26,7 @@ from kohort.server.authorization import Access
 from kohort.server.cluster import FindLogOffsets, NodeStatus
 from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
-from kohort.server.monitoring.rebalances import Rebalances
+from kohort.server.monitoring.rebalance_reporter import RebalanceReporter
 from kohort.server.net import ListenerStatistics
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram
@@ -48,7 +48,7 @@ class MetricSources:
     problems: Problems
     traffic: Callable[[], ListenerStatistics]
     find_log_offsets: FindLogOffsets
-    rebalances: Rebalances
+    rebalances: RebalanceReporter
     loop_lag: LoopLag
     access: Access
     """What of groups and topics may be named."""
@@ -91,10 +91,10 @@ async def _offset_rows(sources: MetricSources) -> list[OffsetRow]:
         if len(rows) >= MAX_OFFSETS:
             break
     log_offsets = await sources.find_log_offsets({row.partition: None for row in rows})
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         offsets = log_offsets.get(row.partition)
         if offsets is not None:
-            rows[at] = row._replace(lag=lag(row.offset, *offsets))
+            rows[index] = row._replace(lag=lag(row.offset, *offsets))
         await slices.give_way()
     return rows
 
@@ -123,25 +123,25 @@ def _offsets(rows: Iterable[OffsetRow]) -> tuple[Metric, Metric]:
 
 def _of_node(node: NodeStatus | None) -> Iterator[Metric]:
     """Samples are those of a node that shares a storage with others."""
-    led = GaugeMetricFamily(
+    partitions_led = GaugeMetricFamily(
         "kohort_partitions_led", "Partitions that this node leads.", labels=("purpose",)
     )
     for kind, count in {} if node is None else node.led.items():
-        led.add_metric((kind.value,), count)
-    yield led
-    for name, what, field in (
+        partitions_led.add_metric((kind.value,), count)
+    yield partitions_led
+    for name, help_text, field in (
         ("kohort_cluster_nodes", "Nodes of the cluster that are there.", "nodes"),
         ("kohort_partitions_awaited", "Partitions to be led, and not taken yet.", "awaited"),
         ("kohort_lease_age_seconds", "Time since the lease was renewed.", "lease_age_s"),
         ("kohort_database_away_seconds", "Time without a response of the database.", "away_s"),
     ):
-        yield GaugeMetricFamily(name, what, None if node is None else getattr(node, field))
-    for name, what, field in (
+        yield GaugeMetricFamily(name, help_text, None if node is None else getattr(node, field))
+    for name, help_text, field in (
         ("kohort_partitions_taken", "Partitions that this node began to lead.", "taken"),
         ("kohort_partitions_given_up", "Partitions that this node ceased to lead.", "given_up"),
         ("kohort_node_sessions", "Sessions that this node has begun.", "sessions"),
     ):
-        yield CounterMetricFamily(name, what, None if node is None else getattr(node, field))
+        yield CounterMetricFamily(name, help_text, None if node is None else getattr(node, field))
 
 
 class _Read(Collector):
@@ -290,8 +290,8 @@ class _Metrics(Collector):
             "kohort_rebalance_seconds", "Duration of rebalances by phase.", labels=("phase",)
         )
         for phase, histogram in (
-            ("join", self._sources.rebalances.phases.join),
-            ("sync", self._sources.rebalances.phases.sync),
+            ("join", self._sources.rebalances.durations.join),
+            ("sync", self._sources.rebalances.durations.sync),
         ):
             seconds.add_metric((phase,), histogram.buckets(), histogram.sum_s)
         yield seconds

@@ -23,10 +23,10 @@ from kohort.server.config import Config
 from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
-from kohort.server.monitoring.index import index_page
+from kohort.server.monitoring.http_principal import HttpPrincipal
+from kohort.server.monitoring.index_page import index_page
 from kohort.server.monitoring.loop_lag import LoopLag
-from kohort.server.monitoring.rebalances import Rebalances
-from kohort.server.monitoring.viewer import Viewer
+from kohort.server.monitoring.rebalance_reporter import RebalanceReporter
 from kohort.server.net import ListenerStatistics, Tls
 from kohort.server.replicas import Topic, Topics
 from kohort.types import TopicPartition
@@ -75,8 +75,8 @@ class Observer:
         self._cluster = cluster
         self._shared_node = shared_node
         self._tls = tls
-        self._viewer = Viewer(config["http.principal"], find_access)
-        self._rebalances = Rebalances()
+        self._principal = HttpPrincipal(config["http.principal"], find_access)
+        self._rebalances = RebalanceReporter()
         self._loop_lag = LoopLag()
         self.database_appends = Histogram(DATABASE_BOUNDS_S)
         """Durations of statements that append to logs in a database."""
@@ -85,8 +85,8 @@ class Observer:
 
     async def start(self) -> Address | None:
         """Open the HTTP port; its address, None if it has none. Raises KohortError."""
-        wanted, bound, path = self._config.http_listen, None, self._cluster.http_socket
-        if wanted is None and path is None:
+        address, bound, path = self._config.http_listen, None, self._cluster.http_socket
+        if address is None and path is None:
             return None
         routes: dict[str, Route] = {
             "/health": self.health,
@@ -107,8 +107,8 @@ class Observer:
         if path is not None:
             self._port.start_on_path(path)
         else:
-            assert wanted is not None
-            bound = await listening(self._port, wanted)
+            assert address is not None
+            bound = await listening(self._port, address)
         self._tasks = [
             asyncio.create_task(self._loop_lag.probe()),
             asyncio.create_task(_import_metrics()),
@@ -148,7 +148,7 @@ class Observer:
 
     def _of_reasons(self, reasons: list[str]) -> HttpResponse:
         """Whether something is well, with the reasons for who may see them."""
-        return _of_reasons(reasons) if self._viewer.sees_cluster() else _status_alone(reasons)
+        return _of_reasons(reasons) if self._principal.sees_cluster() else _status_alone(reasons)
 
     def _status(self) -> NodeStatus | None:
         """Status of this node on a shared storage; None: it shares none."""
@@ -177,7 +177,7 @@ class Observer:
             find_log_offsets=self._find_log_offsets,
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
-            access=self._viewer.access(),
+            access=self._principal.access(),
             node=self._status(),
             database_appends=self.database_appends,
         )
@@ -195,27 +195,27 @@ class Observer:
             partitions.update(group.offsets)
             await slices.give_way()
         log_offsets = await self._find_log_offsets(partitions)
-        shows = await self._viewer.topics({each.topic for each in partitions})
+        shows = await self._principal.topics({partition.topic for partition in partitions})
         # The parent process merges the groups of workers.
         node = self._shared_node
-        elsewhere = None if node is None else await node.routes.groups_elsewhere()
+        on_other_nodes = None if node is None else await node.routes.groups_elsewhere()
         if reasons := self._unlisted():  # others had time to respond
             return self._of_reasons(reasons)
-        access, shown = self._viewer.access(), {}
+        access, shown = self._principal.access(), {}
         for group in tuple(self._groups.groups()):
             if access.group(group.id):
                 shown[group.id] = group_view.line(group, log_offsets, shows)
             await slices.give_way()
-        for row in () if elsewhere is None else elsewhere.groups:
+        for row in () if on_other_nodes is None else on_other_nodes.groups:
             if access.group(row.group_id):
                 shown.setdefault(row.group_id, group_view.summary_elsewhere(row))
             await slices.give_way()
-        silent = {} if elsewhere is None else {"silent_nodes": elsewhere.silent}
-        return await asyncio.to_thread(_listed, [*shown.values()], silent)
+        silent_nodes = {} if on_other_nodes is None else {"silent_nodes": on_other_nodes.silent}
+        return await asyncio.to_thread(_listed, [*shown.values()], silent_nodes)
 
     async def topics(self, _: str) -> HttpResponse:
         """Every topic that may be shown; read in slices, written in another thread."""
-        access, slices, shown = self._viewer.access(), TimeSlices(), []
+        access, slices, shown = self._principal.access(), TimeSlices(), []
         for topic in tuple(self._topics.all()):
             if access.topic(topic.name):
                 shown.append(self._describe_topic(topic))
@@ -226,39 +226,39 @@ class Observer:
 
     async def topic(self, name: str) -> HttpResponse:
         """One topic, as the list of all shows it."""
-        access, topic = self._viewer.access(), self._topics.get(name)
+        access, topic = self._principal.access(), self._topics.get(name)
         if topic is not None and access.topic(name):
             return json_response(self._describe_topic(topic))
-        there = [each.name for each in self._topics.all() if access.topic(each.name)]
-        return await _not_there("topic", name, there)
+        names = [topic.name for topic in self._topics.all() if access.topic(topic.name)]
+        return await _not_there("topic", name, names)
 
     def _describe_topic(self, topic: Topic) -> dict[str, Any]:
         return {
             "topic": topic.name,
             "topic_id": str(topic.id),
             "internal": topic.internal,
-            "leaders": [each.node for each in self._cluster.nodes.leaders(topic)],
+            "leaders": [leader.node for leader in self._cluster.nodes.leaders(topic)],
             "configs": dict(topic.configs),
         }
 
     async def nodes(self, _: str) -> HttpResponse:
         """Every node of the cluster, with the number of partitions that it leads."""
-        if not self._viewer.sees_cluster():
+        if not self._principal.sees_cluster():
             return json_response(
                 {"error": "http.principal may not describe the cluster"}, HTTPStatus.FORBIDDEN
             )
-        slices, led = TimeSlices(), Counter[int]()
+        slices, leaderships = TimeSlices(), Counter[int]()
         for topic in tuple(self._topics.all()):
-            led.update(each.node for each in self._cluster.nodes.leaders(topic))
+            leaderships.update(leader.node for leader in self._cluster.nodes.leaders(topic))
             await slices.give_way()
         return json_response(
             {
                 "cluster_id": self._cluster_id,
                 "nodes": [
-                    {"node_id": each, "leads": led[each]}
-                    for each in sorted(self._cluster.nodes.ids)
+                    {"node_id": node_id, "leads": leaderships[node_id]}
+                    for node_id in sorted(self._cluster.nodes.ids)
                 ],
-                "partitions_without_leader": led[NO_LEADER],
+                "partitions_without_leader": leaderships[NO_LEADER],
             }
         )
 
@@ -268,11 +268,11 @@ class Observer:
         if not groups.is_loaded:
             return self.health("")
         group = groups.group(group_id)
-        if not self._viewer.access().group(group_id):
+        if not self._principal.access().group(group_id):
             return await self._no_group(group_id)
         if group is None or not self._has_lease:
             return await self._elsewhere(group_id)
-        shows = await self._viewer.topics(
+        shows = await self._principal.topics(
             chain(
                 (topic.name for topic in self._topics.all()),
                 (partition.topic for partition in group.offsets),
@@ -285,9 +285,9 @@ class Observer:
         return await asyncio.to_thread(lambda: json_response(details()))
 
     async def _no_group(self, group_id: str) -> HttpResponse:
-        access = self._viewer.access()
-        there = (each.id for each in self._groups.groups() if access.group(each.id))
-        return await _not_there("group", group_id, list(islice(there, _MAX_NAMES_SEARCHED)))
+        access = self._principal.access()
+        names = (group.id for group in self._groups.groups() if access.group(group.id))
+        return await _not_there("group", group_id, list(islice(names, _MAX_NAMES_SEARCHED)))
 
     async def _elsewhere(self, group_id: str) -> HttpResponse:
         """The response for a group that this node does not have."""
@@ -297,9 +297,12 @@ class Observer:
             return await self._no_group(group_id)
         if is_here:
             coordinator = NO_LEADER
-        told = f"node {coordinator}" if coordinator != NO_LEADER else "no node now"
+        coordinator_name = f"node {coordinator}" if coordinator != NO_LEADER else "no node now"
         return json_response(
-            {"error": f"{told} coordinates group {group_id!r}", "coordinator": coordinator},
+            {
+                "error": f"{coordinator_name} coordinates group {group_id!r}",
+                "coordinator": coordinator,
+            },
             HTTPStatus.MISDIRECTED_REQUEST,
         )
 
@@ -352,13 +355,13 @@ class Observer:
         ]
 
 
-async def listening(port: HttpPort, wanted: Address) -> Address:
+async def listening(port: HttpPort, address: Address) -> Address:
     """Have the port listen there; its address. Raises KohortError."""
     try:
-        bound = await port.start(wanted.host, wanted.port)
+        bound = await port.start(address.host, address.port)
     except OSError as error:
-        raise KohortError(cannot_listen(wanted, error, "--http")) from error
-    return Address(wanted.host, bound.port)
+        raise KohortError(cannot_listen(address, error, "--http")) from error
+    return Address(address.host, bound.port)
 
 
 def _of_reasons(reasons: list[str]) -> HttpResponse:
@@ -380,9 +383,9 @@ def _listed(summaries: list[dict[str, Any]], more: Mapping[str, Any]) -> HttpRes
     return json_response({"groups": sorted(summaries, key=itemgetter("group_id")), **more})
 
 
-async def _not_there(kind: str, name: str, there: list[str]) -> HttpResponse:
+async def _not_there(kind: str, name: str, names: list[str]) -> HttpResponse:
     """404 with the nearest of the names that there are, which a thread looks for."""
-    hint = await asyncio.to_thread(did_you_mean, name, there[:_MAX_NAMES_SEARCHED])
+    hint = await asyncio.to_thread(did_you_mean, name, names[:_MAX_NAMES_SEARCHED])
     error = f"no {kind} {name!r}; /{kind}s lists them{hint}"
     return json_response({"error": error}, HTTPStatus.NOT_FOUND)
 

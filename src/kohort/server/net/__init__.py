@@ -6,10 +6,10 @@ from kohort.server.net.dispatcher import Dispatcher, FastPath, HandlerModule
 from kohort.server.net.exchange import Exchange
 from kohort.server.net.failed_logins import FailedLogins
 from kohort.server.net.file_descriptors import raise_limit, warn_of_low_limit
-from kohort.server.net.free_ports import ensure_can_listen
 from kohort.server.net.listener import Protection, Tls
 from kohort.server.net.listeners import Listeners, ListenerStatistics, certificate_of
 from kohort.server.net.login import AuthenticateAnswer, Sasl
+from kohort.server.net.port_check import ensure_can_listen
 from kohort.server.net.repeated_requests import (
     AFTER_CORRELATION_ID,
     CORRELATION_ID,

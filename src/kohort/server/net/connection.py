@@ -46,8 +46,8 @@ from kohort.server.net.repeated_requests import RepeatedRequest
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
 from kohort.server.net.request_queue import RequestQueue
+from kohort.server.net.request_time import RequestTime
 from kohort.server.net.response_memory import ResponseMemory
-from kohort.server.net.work_time import WorkTime
 from kohort.server.throttling import Throttling
 
 WRITE_BATCH_SIZE: Final = 64 * 1024
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._pumping = False
         self._next_turn_is_set = False
         self._reading = True
-        self._work: WorkTime | None = None  # on the request in progress, where that counts
+        self._work: RequestTime | None = None  # on the request in progress, where that counts
         self._throttle_timer: asyncio.TimerHandle | None = None  # ends the time without requests
         self.is_open = False
         self.login: Login | None = None
@@ -262,9 +262,11 @@ class Connection(asyncio.Protocol):
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         code = where.tb_frame.f_code if where is not None else None
-        place = f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
+        location = (
+            f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
+        )
         request = exchange or self._queue.in_progress
-        self._shared.log.log(logging.ERROR, "%r failed: %r at %s", request, error, place)
+        self._shared.log.log(logging.ERROR, "%r failed: %r at %s", request, error, location)
         self._close()
 
     # What the registry of connections and the request memory call
@@ -438,7 +440,7 @@ class Connection(asyncio.Protocol):
         self, dispatch: Dispatch, exchange: Exchange, frame: bytes, body_at: int
     ) -> None:
         """Serve a request whose time counts for its client."""
-        self._work = work = WorkTime()
+        self._work = work = RequestTime()
         later = work.begin(partial(dispatch, exchange, frame, body_at))
         if later is not None:
             # A task that is cancelled before it begins leaves `later` open.

@@ -49,17 +49,17 @@ def open_envelope(
     return dispatch(inside, frame, body_at)
 
 
-def _parts(envelope: memoryview, at: int) -> list[memoryview]:
-    """The fields of Envelope v0 from offset `at` on: request, principal, host."""
+def _parts(envelope: memoryview, position: int) -> list[memoryview]:
+    """The fields of Envelope v0 from offset `position` on: request, principal, host."""
     parts = []
     try:
         for _ in range(_FIELDS):
-            size, start = read_varint(envelope, at)
-            at = start + size - 1
-            parts.append(envelope[start:at])
+            size, start = read_varint(envelope, position)
+            position = start + size - 1
+            parts.append(envelope[start:position])
     except IndexError:
-        at = len(envelope)
-    if at >= len(envelope):  # tagged fields follow
+        position = len(envelope)
+    if position >= len(envelope):  # tagged fields follow
         raise MalformedError("an envelope that ends too early")
     return parts
 
@@ -90,7 +90,7 @@ class _Inside:
                 exchange.api_key, exchange.version, body, exchange.throttle_ms
             )
         pieces = (body,) if isinstance(body, bytes) else body
-        data = b"".join(loaded(each, len(each)) for each in pieces)
+        data = b"".join(loaded(piece, len(piece)) for piece in pieces)
         head = frame_head(exchange.api_key, exchange.version, exchange.correlation_id, len(data))
         answer = response(
             ENVELOPE,

@@ -23,10 +23,10 @@ from typing import Any, Final, Protocol
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal
 from kohort.server.net.connection import Connection, Identify, SharedByConnections, host_of
 from kohort.server.net.creation_rate import AddressRates, CreationRate
-from kohort.server.net.decrypted import BUFFER_BYTES, Decrypted
 from kohort.server.net.login import Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
+from kohort.server.net.tls_protocol import BUFFER_BYTES, TlsProtocol
 from kohort.server.tls import handshaking
 
 ACCEPTED_PER_TURN: Final = 64
@@ -92,7 +92,7 @@ class Listener:
         self._accepted_per_turn = (
             ACCEPTED_PER_TURN if protection.tls is None else HANDSHAKES_PER_TURN
         )
-        self._decrypted = memoryview(bytearray(0 if protection.tls is None else BUFFER_BYTES))
+        self._tls_buffer = memoryview(bytearray(0 if protection.tls is None else BUFFER_BYTES))
 
     def __repr__(self) -> str:
         return f"<Listener {self.endpoint.listener} {len(self._opening)} handshakes>"
@@ -143,11 +143,11 @@ class Listener:
             return
         self._accepts = accepts
         loop = asyncio.get_running_loop()
-        for each in self.sockets:
+        for listening in self.sockets:
             if accepts:
-                loop.add_reader(each, self._accept, each)
+                loop.add_reader(listening, self._accept, listening)
             else:
-                loop.remove_reader(each)
+                loop.remove_reader(listening)
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(self._accepted_per_turn):
@@ -226,7 +226,7 @@ class Listener:
             return
         handshaking.set(accepted)
         await connect(  # type: ignore[misc]
-            lambda: Decrypted(connection, self._decrypted),
+            lambda: TlsProtocol(connection, self._tls_buffer),
             accepted,
             ssl=tls.context,
             ssl_handshake_timeout=tls.handshake_timeout_s,

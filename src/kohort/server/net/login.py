@@ -274,9 +274,9 @@ class Login:
 
     def _failed(self, reason: str, text: str | None) -> AuthenticateAnswer:
         self._note_failure(reason)
-        what = "authentication" if self._user is None else "re-authentication"
+        action = "authentication" if self._user is None else "re-authentication"
         usual = (
-            f"Authentication failed during {what} due to invalid credentials with SASL mechanism "
+            f"Authentication failed during {action} due to invalid credentials with SASL mechanism "
             f"{self._mechanism}"
         )
         return AuthenticateAnswer(

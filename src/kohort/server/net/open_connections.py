@@ -182,17 +182,17 @@ class OpenConnections:
         seconds = self._limits.idle_ms / 1000 / TICKS_PER_IDLE_TIME
         self._ticker = asyncio.get_running_loop().call_later(seconds, self._tick)
 
-    def _close_idle(self, rest: Iterator[OpenConnection]) -> None:
+    def _close_idle(self, unchecked: Iterator[OpenConnection]) -> None:
         """Close those of these that are idle, some in each turn of the loop.
 
         The clients of a fleet often connect together, and so are idle for too long together.
         """
         closed = 0
-        for connection in islice(rest, _CHECKED_PER_TURN):
+        for connection in islice(unchecked, _CHECKED_PER_TURN):
             if connection.is_idle and self.ticks - connection.last_active > TICKS_PER_IDLE_TIME:
                 connection.close_with_reason("idle for connections.max.idle.ms")
                 closed += 1
                 if closed == _CLOSED_PER_TURN:
                     break
-        if length_hint(rest) and not self._closing:
-            asyncio.get_running_loop().call_soon(self._close_idle, rest)
+        if length_hint(unchecked) and not self._closing:
+            asyncio.get_running_loop().call_soon(self._close_idle, unchecked)

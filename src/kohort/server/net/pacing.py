@@ -82,8 +82,8 @@ class PacingTransport(asyncio.Transport):
         self._closes = False  # as soon as all is handed over
 
     @abstractmethod
-    def hand_over(self, piece: Piece, at: int) -> int:
-        """Hand over some bytes of `piece`, from its byte `at` on; returns how many.
+    def hand_over(self, piece: Piece, offset: int) -> int:
+        """Hand over some bytes of `piece`, from its byte `offset` on; returns how many.
 
         Raises OSError if a file cannot be read.
         """
@@ -188,8 +188,8 @@ class EncryptingTransport(PacingTransport):
     __slots__ = ()
     per_turn = ENCRYPTED_PER_TURN
 
-    def hand_over(self, piece: Piece, at: int) -> int:
-        data = _read(piece, at, ENCRYPT_CHUNK)
+    def hand_over(self, piece: Piece, offset: int) -> int:
+        data = _read(piece, offset, ENCRYPT_CHUNK)
         self._transport.write(data)
         return len(data)
 
@@ -212,23 +212,27 @@ class SendingTransport(PacingTransport):
         self._socket = connected
         self._is_full = self._paused = is_full
 
-    def hand_over(self, piece: Piece, at: int) -> int:
+    def hand_over(self, piece: Piece, offset: int) -> int:
         if not self._transport.get_write_buffer_size():
             # A socket that has failed is the transport's to find.
             with contextlib.suppress(OSError):
-                return self._send(piece, at)
-        data = _read(piece, at, READ_CHUNK)
+                return self._send(piece, offset)
+        data = _read(piece, offset, READ_CHUNK)
         self._transport.write(data)
         return len(data)
 
-    def _send(self, piece: Piece, at: int) -> int:
+    def _send(self, piece: Piece, offset: int) -> int:
         if isinstance(piece, FileSlice):
-            return piece.send(at, self._socket.fileno())
-        return self._socket.send(piece[at:], _MORE if len(self._waiting) > 1 else 0)
+            return piece.send(offset, self._socket.fileno())
+        return self._socket.send(piece[offset:], _MORE if len(self._waiting) > 1 else 0)
 
 
-def _read(piece: Piece, at: int, count: int) -> bytes | memoryview:
-    return piece.read(at, count) if isinstance(piece, FileSlice) else piece[at : at + count]
+def _read(piece: Piece, offset: int, count: int) -> bytes | memoryview:
+    return (
+        piece.read(offset, count)
+        if isinstance(piece, FileSlice)
+        else piece[offset : offset + count]
+    )
 
 
 class Sent(asyncio.Protocol):

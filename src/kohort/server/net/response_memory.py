@@ -40,15 +40,15 @@ class ResponseMemory:
 
     def set(self, reader: SlowReader, size: int) -> None:
         """`size` bytes wait for this client now."""
-        before = self._unread.get(reader, 0)
+        former_size = self._unread.get(reader, 0)
         if size > UNMETERED:
             self._unread[reader] = size
-        elif before:
+        elif former_size:
             del self._unread[reader]
             size = 0
         else:
             return
-        self.used += size - before
+        self.used += size - former_size
         while 0 < self._limit < self.used and len(self._unread) > 1:
             # It is forgotten at once, also if it is `reader`: its connection ends a turn later.
             longest = next(iter(self._unread))

@@ -17,23 +17,23 @@ _CREDENTIALS: Final = struct.Struct("3i")
 """Format of SO_PEERCRED: process, user and group."""
 
 
-async def listen_on(wanted: Address) -> tuple[Address, list[socket.socket]]:
+async def listen_on(address: Address) -> tuple[Address, list[socket.socket]]:
     """Sockets on every address of the host, and the address bound. Raises OSError.
 
     Port 0 is a free port of the host's first address.
     """
-    found = await asyncio.get_running_loop().getaddrinfo(
-        wanted.host or None, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    infos = await asyncio.get_running_loop().getaddrinfo(
+        address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    host = wanted.host
-    if not wanted.port:
+    addresses = list(dict.fromkeys((family, resolved) for family, _, _, _, resolved in infos))
+    host = address.host
+    if not address.port:
         del addresses[1:]
         host = str(addresses[0][1][0])
     sockets: list[socket.socket] = []
     try:
-        for family, address in addresses:
-            sockets.append(_listening(family, address))
+        for family, resolved in addresses:
+            sockets.append(_listening(family, resolved))
     except OSError:
         close_all(sockets)
         raise
@@ -63,7 +63,7 @@ def listen_on_path(path: str) -> socket.socket:
     if _is_left_over(path):
         os.unlink(path)
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    umask = os.umask(0o177)
     try:
         opened.setblocking(False)
         opened.bind(path)
@@ -72,7 +72,7 @@ def listen_on_path(path: str) -> socket.socket:
         opened.close()
         raise
     finally:
-        os.umask(before)
+        os.umask(umask)
     return opened
 
 
@@ -93,9 +93,9 @@ def _is_left_over(path: str) -> bool:
 
 def close_all(sockets: list[socket.socket]) -> None:
     """Close them, and remove the file of a Unix socket."""
-    for each in sockets:
-        name = each.getsockname() if each.fileno() >= 0 else None
-        each.close()
+    for listening in sockets:
+        name = listening.getsockname() if listening.fileno() >= 0 else None
+        listening.close()
         if isinstance(name, str) and name:
             try:
                 os.unlink(name)

@@ -8,11 +8,11 @@ from kohort.log.base import Log, LogDirectory
 from kohort.server.config import Config
 from kohort.server.metadata import MetadataImage, partitions_of
 from kohort.server.replicas.claimed_names import ClaimedNames
-from kohort.server.replicas.deletions import Deletions
 from kohort.server.replicas.partition_logs import PartitionLogs, Placement, everywhere
 from kohort.server.replicas.reconciliation import reconcile
 from kohort.server.replicas.rollback import Rollback
 from kohort.server.replicas.topic import Topic
+from kohort.server.replicas.topic_deletions import Deletions
 from kohort.server.replicas.topics import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from kohort.server.metadata import MetadataImage, TopicRecord, partitions_of
 from kohort.server.replicas.claimed_names import ClaimedNames
-from kohort.server.replicas.deletions import Deletions
 from kohort.server.replicas.partition_logs import PartitionLogs
 from kohort.server.replicas.topic import Topic
+from kohort.server.replicas.topic_deletions import Deletions
 from kohort.server.replicas.topics import Topics
 from kohort.util.time_slice import TimeSlices
 

@@ -61,7 +61,9 @@ class Jwks:
         """Fetch the keys soon, as this one is missing; once in a minute for the same key."""
         now = self._clock.now()
         self._unknown = {
-            known: at for known, at in self._unknown.items() if now - at < UNKNOWN_KEPT_MS
+            unknown_id: asked_at
+            for unknown_id, asked_at in self._unknown.items()
+            if now - asked_at < UNKNOWN_KEPT_MS
         }
         if key_id not in self._unknown and len(self._unknown) < MAX_UNKNOWN:
             self._unknown[key_id] = now

@@ -38,18 +38,23 @@ class SaslListeners:
 
     async def open(self, listener: str) -> Sasl:
         """The SASL of a listener. Raises ConfigError."""
-        of = partial(self._config.of_listener, listener)
-        mechanisms = of("sasl.enabled.mechanisms")
+        value_of = partial(self._config.of_listener, listener)
+        mechanisms = value_of("sasl.enabled.mechanisms")
         if not mechanisms:
             raise ConfigError(f"sasl.enabled.mechanisms: listener {listener} needs one")
         return Sasl(
-            mechanisms={each: await self._new_server(listener, each) for each in mechanisms},
-            max_reauth_ms={each: of("connections.max.reauth.ms", each) for each in mechanisms},
+            mechanisms={
+                mechanism: await self._new_server(listener, mechanism) for mechanism in mechanisms
+            },
+            max_reauth_ms={
+                mechanism: value_of("connections.max.reauth.ms", mechanism)
+                for mechanism in mechanisms
+            },
             clock=self._clock,
             failed_logins=self._failed_logins,
-            receive_bytes=of("sasl.server.max.receive.size"),
-            failure_delay_ms=of("connection.failed.authentication.delay.ms"),
-            timeout_ms=of("sasl.authentication.timeout.ms"),
+            receive_bytes=value_of("sasl.server.max.receive.size"),
+            failure_delay_ms=value_of("connection.failed.authentication.delay.ms"),
+            timeout_ms=value_of("sasl.authentication.timeout.ms"),
         )
 
     async def close(self) -> None:

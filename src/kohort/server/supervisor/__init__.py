@@ -4,17 +4,17 @@ A worker is a process with a `Broker`. The parent serves no requests of Kafka's 
 data; it has the HTTP port.
 """
 
-from kohort.server.supervisor.assignment import (
+from kohort.server.supervisor.supervisor import Supervisor, spread_data
+from kohort.server.supervisor.worker_messages import (
     ALIVE,
     ALIVE_INTERVAL_S,
     END_UNSTARTED,
     ENDING,
     MAX_LINE,
     RELOAD,
-    Assignment,
-    Report,
+    WorkerReport,
+    WorkerSetup,
 )
-from kohort.server.supervisor.supervisor import Supervisor, spread_data
 
 __all__ = [
     "ALIVE",
@@ -23,8 +23,8 @@ __all__ = [
     "END_UNSTARTED",
     "MAX_LINE",
     "RELOAD",
-    "Assignment",
-    "Report",
     "Supervisor",
+    "WorkerReport",
+    "WorkerSetup",
     "spread_data",
 ]

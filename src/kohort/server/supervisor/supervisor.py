@@ -15,10 +15,10 @@ from kohort.server.cluster import Worker, place_of
 from kohort.server.config import Config, in_postgres
 from kohort.server.monitoring import HttpPort, listening
 from kohort.server.net import ensure_can_listen
-from kohort.server.supervisor.assignment import Assignment, Report
-from kohort.server.supervisor.configs import worker_config
-from kohort.server.supervisor.ports import free_neighbours
-from kohort.server.supervisor.views import Views
+from kohort.server.supervisor.adjacent_ports import free_neighbours
+from kohort.server.supervisor.merged_views import MergedViews
+from kohort.server.supervisor.worker_config import worker_config
+from kohort.server.supervisor.worker_messages import WorkerReport, WorkerSetup
 from kohort.server.supervisor.worker_process import WorkerProcess
 from kohort.server.tls import Certificates
 
@@ -40,7 +40,7 @@ class Supervisor:
         self._workers: list[WorkerProcess] = []
         self._running: list[asyncio.Task[int]] = []
         self._certificates = Certificates(config)
-        self.reports: list[Report] = []
+        self.reports: list[WorkerReport] = []
         """Of every worker's first start."""
         self.http_address: Address | None = None
 
@@ -58,8 +58,8 @@ class Supervisor:
         if self._config["storage"] == "local":
             await asyncio.to_thread(spread_data, self._config)
         ports = {
-            each.name: each.address.port or free_neighbours(each.address.host, count)
-            for each in self._config.listeners
+            listener.name: listener.address.port or free_neighbours(listener.address.host, count)
+            for listener in self._config.listeners
         }
         sockets = Path(self._opened.enter_context(_directory_of_sockets()))
         for index in range(count):
@@ -69,26 +69,26 @@ class Supervisor:
                 sockets=sockets,
                 is_observed=self._config.http_listen is not None,
             )
-            assignment = Assignment(worker, worker_config(self._config, index, ports))
-            self._workers.append(WorkerProcess(assignment))
-        self._running = [asyncio.create_task(each.run()) for each in self._workers]
+            setup = WorkerSetup(worker, worker_config(self._config, index, ports))
+            self._workers.append(WorkerProcess(setup))
+        self._running = [asyncio.create_task(listener.run()) for listener in self._workers]
         await self._all_started()
         await self._open_http_port(sockets)
 
     async def _all_started(self) -> None:
         """Raises KohortError with what the first worker says that cannot serve."""
-        for started in asyncio.as_completed([each.started for each in self._workers]):
+        for started in asyncio.as_completed([worker.started for worker in self._workers]):
             report = await started
             if report.refused is not None:
                 raise KohortError(report.refused)
-        self.reports = [each.started.result() for each in self._workers]
+        self.reports = [worker.started.result() for worker in self._workers]
 
     async def _open_http_port(self, sockets: Path) -> None:
-        wanted, https = self._config.http_listen, self._config.https
-        if wanted is None:
+        address, https = self._config.http_listen, self._config.https
+        if address is None:
             return
         share_storage = in_postgres(self._config["storage"])
-        views = Views(self._workers, sockets, share_storage=share_storage)
+        views = MergedViews(self._workers, sockets, share_storage=share_storage)
         self._opened.push_async_callback(self._certificates.close)
         port = HttpPort(
             views.routes,
@@ -97,26 +97,26 @@ class Supervisor:
             tls=None if https is None else self._certificates.open(https),
         )
         self._opened.push_async_callback(port.close)
-        self.http_address = await listening(port, wanted)
+        self.http_address = await listening(port, address)
 
     def reload_files(self) -> None:
         """Have everybody go on with the files that are there now."""
         self._certificates.reload()
-        for each in self._workers:
-            each.reload()
+        for worker in self._workers:
+            worker.reload()
 
     async def stop(self) -> int:
         """End every worker cleanly; the exit code of the worst. Idempotent."""
-        for each in self._workers:
-            each.stop()
+        for worker in self._workers:
+            worker.stop()
         codes = await asyncio.gather(*self._running)
         await self._opened.aclose()
         return max((abs(code) for code in codes), default=0)
 
     def kill(self) -> None:
         """End every worker at once."""
-        for each in self._workers:
-            each.kill()
+        for worker in self._workers:
+            worker.kill()
 
 
 def spread_data(config: Config) -> None:

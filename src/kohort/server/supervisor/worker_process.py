@@ -10,15 +10,15 @@ from contextlib import suppress
 from typing import Final
 
 from kohort.server.logging import fields
-from kohort.server.supervisor.assignment import (
+from kohort.server.supervisor.worker_messages import (
     ALIVE,
     ALIVE_INTERVAL_S,
     END_UNSTARTED,
     ENDING,
     MAX_LINE,
     RELOAD,
-    Assignment,
-    Report,
+    WorkerReport,
+    WorkerSetup,
 )
 
 logger = logging.getLogger("kohort.serve")
@@ -44,15 +44,15 @@ _OF_A_GROUP: Final = (signal.SIGTERM, signal.SIGINT)
 class WorkerProcess:
     """Runs from `run` to `stop`."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        self.index = assignment.worker.index
-        self.node_id: int = assignment.config["node.id"]
-        self.started: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+    def __init__(self, setup: WorkerSetup) -> None:
+        self.index = setup.worker.index
+        self.node_id: int = setup.config["node.id"]
+        self.started: asyncio.Future[WorkerReport] = asyncio.get_running_loop().create_future()
         """The report of the first start."""
         self.restarts = 0
         self.is_serving = False
-        self._line = assignment.encode()
-        self._report: Report | None = None
+        self._line = setup.encode()
+        self._report: WorkerReport | None = None
         """Report of the current process."""
         self._served_since: float | None = None
         self._signs = 0
@@ -79,7 +79,7 @@ class WorkerProcess:
             report, code, served_s = await self._run_once()
             if report is None and not self.started.done():
                 ended = f"worker {self.index} ended before it served, with code {code}"
-                self.started.set_result(Report(refused=ended))
+                self.started.set_result(WorkerReport(refused=ended))
             if self._stopping.is_set() or self._was_refused():
                 return code
             delay_s = 0.0 if served_s > SERVED_WELL_S else delay_s
@@ -103,7 +103,7 @@ class WorkerProcess:
     def _was_refused(self) -> bool:
         return self.started.done() and self.started.result().refused is not None
 
-    async def _run_once(self) -> tuple[Report | None, int, float]:
+    async def _run_once(self) -> tuple[WorkerReport | None, int, float]:
         """Start the process and wait for its end: its report, exit code and time of service."""
         try:
             self._process, reader, self._parent = await _started()
@@ -139,7 +139,7 @@ class WorkerProcess:
             if line == ENDING:
                 self._is_ending = True
             elif line != ALIVE:
-                self._report = Report.decode(line)
+                self._report = WorkerReport.decode(line)
                 self._served_since = asyncio.get_running_loop().time()
                 self._serves(self._report)
 
@@ -148,11 +148,11 @@ class WorkerProcess:
 
         Before its first line it cannot miss a heartbeat: it imports its modules.
         """
-        missed = seen = 0
+        missed = counted = 0
         while missed < MAX_MISSED_SIGNS:
             await asyncio.sleep(ALIVE_INTERVAL_S)
-            has_shown_life = self._signs > seen or not self._signs or self._is_ending
-            missed, seen = 0 if has_shown_life else missed + 1, self._signs
+            has_shown_life = self._signs > counted or not self._signs or self._is_ending
+            missed, counted = 0 if has_shown_life else missed + 1, self._signs
         logger.error(
             "worker hangs, killing it",
             extra=fields(node=self.node_id, silent_s=missed * ALIVE_INTERVAL_S),
@@ -160,7 +160,7 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             process.kill()
 
-    def _serves(self, report: Report) -> None:
+    def _serves(self, report: WorkerReport) -> None:
         self.is_serving = report.refused is None
         if not self.started.done():
             self.started.set_result(report)
@@ -197,15 +197,15 @@ async def _started() -> tuple[
     asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter
 ]:
     """A new process, and the stream to its standard input, which goes both ways. Raises OSError."""
-    ours, its = socket.socketpair()
-    with its:
-        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)
+    own_end, worker_end = socket.socketpair()
+    with worker_end:
+        reader, writer = await asyncio.open_unix_connection(sock=own_end, limit=MAX_LINE)
         # Inherited: a Ctrl-C while Python itself starts would end it with a traceback.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process = await asyncio.create_subprocess_exec(
                 *COMMAND,
-                stdin=its.fileno(),
+                stdin=worker_end.fileno(),
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             )
         except OSError:

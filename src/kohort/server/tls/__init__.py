@@ -2,7 +2,7 @@
 
 from kohort.server.tls.certificates import Certificates
 from kohort.server.tls.contexts import ListenerTls
-from kohort.server.tls.guarded import handshaking
+from kohort.server.tls.guarded_context import handshaking
 
 __all__ = [
     "Certificates",

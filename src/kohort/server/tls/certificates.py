@@ -63,14 +63,14 @@ class Certificates:
 
     @asynccontextmanager
     async def renewal(
-        self, names: Iterable[str], wanted: Callable[[], Config]
+        self, names: Iterable[str], config: Callable[[], Config]
     ) -> AsyncIterator[None]:
         """Do as `validate`, and use what was read for new connections if the block ends well.
 
-        `wanted` is called when renewals before this one have ended.
+        `config` is called when renewals before this one have ended.
         """
         async with self._renewing:
-            read = await self._read(names, wanted())
+            read = await self._read(names, config())
             yield
             for tls, keys in read:
                 _use(tls, keys)

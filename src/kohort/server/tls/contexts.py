@@ -27,7 +27,7 @@ from kohort.security import (
     validity,
 )
 from kohort.server.config import RELOADABLE, Config, ListenerConfig
-from kohort.server.tls.guarded import GuardedContext
+from kohort.server.tls.guarded_context import GuardedContext
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""
@@ -146,16 +146,16 @@ class _Reader:
 
     def keys(self) -> ServerKeys:
         """Read keys and certificates into new contexts. Raises ConfigError."""
-        settings, wanted = self.settings(), self._client_auth()
+        settings, client_auth = self.settings(), self._client_auth()
         key_store = self._key_store()
-        trusted = self._trust_store() if wanted != "none" or self._inter_broker else None
+        trusted = self._trust_store() if client_auth != "none" or self._inter_broker else None
         certificate = _CERTIFICATE.search(key_store)
         if certificate is None:
             raise self.error("the key store has no certificate")
         context = GuardedContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
         self._set_up(context, key_store)
-        self._ask_for_certificates(context, wanted, trusted)
+        self._ask_for_certificates(context, client_auth, trusted)
         return ServerKeys(
             context=context,
             certificate=ssl.PEM_cert_to_DER_cert(certificate[0]),
@@ -164,7 +164,7 @@ class _Reader:
         )
 
     def _set_up(self, context: ssl.SSLContext, key_store: str) -> None:
-        versions = sorted(_VERSIONS[each] for each in self.value("ssl.enabled.protocols"))
+        versions = sorted(_VERSIONS[protocol] for protocol in self.value("ssl.enabled.protocols"))
         if not versions:
             raise self.error("ssl.enabled.protocols: a version is needed")
         context.minimum_version, context.maximum_version = versions[0], versions[-1]
@@ -234,18 +234,18 @@ class _Reader:
     def _client_auth(self) -> str:
         if self._listener.security_protocol.has_sasl:
             return self._config.own_of_listener(self._listener.name, "ssl.client.auth") or "none"
-        wanted: str = self.value("ssl.client.auth")
-        return wanted
+        client_auth: str = self.value("ssl.client.auth")
+        return client_auth
 
     def _ask_for_certificates(
-        self, context: ssl.SSLContext, wanted: str, trusted: str | None
+        self, context: ssl.SSLContext, client_auth: str, trusted: str | None
     ) -> None:
-        context.verify_mode = _VERIFY[wanted]
-        if wanted == "none":
+        context.verify_mode = _VERIFY[client_auth]
+        if client_auth == "none":
             return
         if trusted is None:
             raise self.error(
-                f"ssl.client.auth={wanted} needs ssl.truststore.location: a PEM file of the "
+                f"ssl.client.auth={client_auth} needs ssl.truststore.location: a PEM file of the "
                 "authorities that sign the certificates of clients"
             )
         self._trust(context, trusted)

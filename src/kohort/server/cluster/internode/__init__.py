@@ -7,11 +7,11 @@ other workers follow the log, and forward changes to the controller.
 
 from kohort.server.cluster.internode.by_listener import ByListener
 from kohort.server.cluster.internode.connection import Connect, NodeConnection, by_socket
-from kohort.server.cluster.internode.controller import RemoteController
-from kohort.server.cluster.internode.following import MetadataFollower
-from kohort.server.cluster.internode.groups import GroupsElsewhere
+from kohort.server.cluster.internode.group_listing import GroupsElsewhere
 from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.cluster.internode.log_offsets import FindLogOffsets, LogOffsets
+from kohort.server.cluster.internode.metadata_follower import MetadataFollower
+from kohort.server.cluster.internode.remote_controller import RemoteController
 from kohort.server.cluster.internode.routes import Routes
 
 __all__ = [

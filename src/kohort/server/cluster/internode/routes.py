@@ -5,7 +5,7 @@ from collections.abc import Callable
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.server.cluster.internode.connection import Connect
-from kohort.server.cluster.internode.groups import GroupsElsewhere, RoutedGroups
+from kohort.server.cluster.internode.group_listing import GroupsElsewhere, RoutedGroups
 from kohort.server.cluster.internode.log_offsets import FindLogOffsets, RoutedLogOffsets
 from kohort.server.cluster.internode.transactions import (
     NodeConnections,

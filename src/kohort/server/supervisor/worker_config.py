@@ -16,17 +16,21 @@ _SOURCE: Final = "workers"
 
 def worker_config(config: Config, index: int, ports: Mapping[str, int]) -> Config:
     """The configuration of worker `index`. `ports` has the port of worker 0 by listener."""
-    listeners = [_listener(each, index, ports[each.name]) for each in config.listeners]
-    own: dict[str, Any] = {
+    listeners = [_listener(listener, index, ports[listener.name]) for listener in config.listeners]
+    settings: dict[str, Any] = {
         "node.id": config["node.id"] + index,
-        "listeners": [f"{each.name}://{each.address}" for each in listeners],
-        "advertised.listeners": [f"{each.name}://{each.advertised}" for each in listeners],
+        "listeners": [f"{listener.name}://{listener.address}" for listener in listeners],
+        "advertised.listeners": [
+            f"{listener.name}://{listener.advertised}" for listener in listeners
+        ],
         "log.dir": str(directory_of(Path(config["log.dir"]), index)),
     }
     if config["local.socket"] is not None:
-        own["local.socket"] = local_socket_of(config["local.socket"], index)
-    kept = (each for each in config.static if each.name not in _OF_ALL)
-    return Config.of((*kept, *(RawSetting(name, own[name], _SOURCE, SET) for name in own)))
+        settings["local.socket"] = local_socket_of(config["local.socket"], index)
+    shared_settings = (listener for listener in config.static if listener.name not in _OF_ALL)
+    return Config.of(
+        (*shared_settings, *(RawSetting(name, settings[name], _SOURCE, SET) for name in settings))
+    )
 
 
 def _listener(listener: ListenerConfig, index: int, port: int) -> ListenerConfig:

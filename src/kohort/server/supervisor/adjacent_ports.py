@@ -16,7 +16,7 @@ def free_neighbours(host: str, count: int) -> int:
     """The first of so many free ports. Raises KohortError if there are none, or no such host."""
     for _ in range(_TRIES):
         first = random.randrange(*_RANGE)  # nothing depends on it  # nosec B311
-        if all(_is_free(host, first + each) for each in range(count)):
+        if all(_is_free(host, first + offset) for offset in range(count)):
             return first
     raise KohortError(
         f"{Address(host, 0)}: no {count} free ports were found that follow one another; name the "
@@ -26,16 +26,16 @@ def free_neighbours(host: str, count: int) -> int:
 
 def _is_free(host: str, port: int) -> bool:
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
         raise KohortError(f"{host}: {error.strerror or error}") from error
-    family, _, _, _, address = found[0]
-    with socket.socket(family, socket.SOCK_STREAM) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family, _, _, _, address = addresses[0]
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind(address)
+            probe.bind(address)
         except OSError:
             return False
     return True

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kohort.server.supervisor.exposition import RESTARTS, UP, merged
+from kohort.server.supervisor.merged_metrics import RESTARTS, UP, merged
 
 NODE = """\
 # HELP a_total What.

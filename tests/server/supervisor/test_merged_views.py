@@ -13,9 +13,9 @@ import pytest
 
 from kohort.server.cluster.workers import Worker, http_socket_of
 from kohort.server.config import Config
-from kohort.server.supervisor import views
-from kohort.server.supervisor.assignment import Assignment
-from kohort.server.supervisor.views import Views
+from kohort.server.supervisor import merged_views
+from kohort.server.supervisor.merged_views import MergedViews
+from kohort.server.supervisor.worker_messages import WorkerSetup
 from kohort.server.supervisor.worker_process import WorkerProcess
 
 COUNT = 2
@@ -33,13 +33,13 @@ class Shown:
         self.responses: dict[int, tuple[int, Any]] = {}
         self._sockets = sockets
         assignments = [
-            Assignment(
+            WorkerSetup(
                 Worker(index=index, count=COUNT, sockets=sockets), Config({"node.id": index})
             )
             for index in range(COUNT)
         ]
         workers = [WorkerProcess(each) for each in assignments]
-        self._views = Views(workers, sockets, share_storage=share_storage)
+        self._views = MergedViews(workers, sockets, share_storage=share_storage)
 
     async def worker(self, index: int) -> asyncio.Server:
         async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,7 +63,7 @@ class Shown:
 
 @pytest.fixture
 async def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shown]:
-    monkeypatch.setattr(views, "WORKER_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(merged_views, "WORKER_TIMEOUT_S", 2.0)
     shown = Shown(tmp_path)
     async with AsyncExitStack() as stack:
         for index in range(COUNT):

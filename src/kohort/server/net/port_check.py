@@ -19,9 +19,9 @@ async def ensure_can_listen(config: Config, workers: int = 1) -> None:
         await _try(config.http_listen, "--http")
 
 
-async def _try(wanted: Address, flag: str) -> None:
+async def _try(address: Address, flag: str) -> None:
     try:
-        _, sockets = await listen_on(wanted)
+        _, sockets = await listen_on(address)
     except OSError as error:
-        raise KohortError(cannot_listen(wanted, error, flag)) from error
+        raise KohortError(cannot_listen(address, error, flag)) from error
     close_all(sockets)

@@ -9,7 +9,7 @@ import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.server.logging.formats import TextFormatter
-from kohort.server.monitoring.rebalances import LINES, WINDOW_S, Rebalances
+from kohort.server.monitoring.rebalance_reporter import LINES, WINDOW_S, RebalanceReporter
 from kohort.types import Timestamp
 from runtime.virtual_time import virtual_time
 
@@ -25,7 +25,7 @@ JOINED = Rebalance(
 )
 
 
-def observe(rebalances: Rebalances, count: int, group: str = "orders") -> None:
+def observe(rebalances: RebalanceReporter, count: int, group: str = "orders") -> None:
     for number in range(count):
         each = replace(JOINED, group=group, generation=number + 1)
         if number % 3 == 2:
@@ -48,7 +48,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 @virtual_time
 async def test_a_group_that_rebalances_all_the_time_has_some_lines_in_a_minute(lines) -> None:
-    rebalances = Rebalances()
+    rebalances = RebalanceReporter()
     observe(rebalances, 60)
     assert [line.partition(" outcome")[0] for line in lines()] == [
         f"rebalance group=orders generation={number + 1}" for number in range(LINES)
@@ -67,7 +67,7 @@ async def test_a_group_that_rebalances_all_the_time_has_some_lines_in_a_minute(l
 
 @virtual_time
 async def test_groups_do_not_take_lines_of_each_other(lines) -> None:
-    rebalances = Rebalances()
+    rebalances = RebalanceReporter()
     observe(rebalances, LINES)
     observe(rebalances, LINES, "others")
     assert len(lines()) == 2 * LINES
@@ -77,7 +77,7 @@ async def test_groups_do_not_take_lines_of_each_other(lines) -> None:
 
 @virtual_time
 async def test_unlogged_rebalances_are_logged_at_the_end(lines) -> None:
-    rebalances = Rebalances()
+    rebalances = RebalanceReporter()
     observe(rebalances, LINES + 1)
     lines()
     rebalances.close()
@@ -90,7 +90,7 @@ async def test_unlogged_rebalances_are_logged_at_the_end(lines) -> None:
 
 @virtual_time
 async def test_all_are_counted(lines) -> None:
-    rebalances = Rebalances()
+    rebalances = RebalanceReporter()
     observe(rebalances, 60)
     assert rebalances.causes.total() == 60
     rebalances.close()

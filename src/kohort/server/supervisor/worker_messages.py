@@ -1,6 +1,6 @@
 """What a worker and its parent tell each other, by a socket that is the worker's standard input.
 
-The parent sends the assignment, one line of JSON, and later perhaps `RELOAD`. The end of the stream
+The parent sends the setup, one line of JSON, and later perhaps `RELOAD`. The end of the stream
 asks the worker to end, whoever closed it: a parent that is killed has no worker left. The worker
 sends a line of JSON, its report, when it serves or cannot. Its event loop sends `ALIVE` every
 `ALIVE_INTERVAL_S` from its start on, and `ENDING` before it closes: the last syncs may block the
@@ -25,12 +25,12 @@ ENDING: Final = b"ending\n"
 """The worker closes: no `ALIVE` follows."""
 ALIVE_INTERVAL_S: Final = 1.0
 END_UNSTARTED: Final = signal.SIGUSR1
-"""Ends a process by default; a worker ignores it from before the first effect of its assignment."""
+"""Ends a process by default; a worker ignores it from before the first effect of its setup."""
 MAX_LINE: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class WorkerSetup:
     """What a worker is and does."""
 
     worker: Worker
@@ -43,16 +43,16 @@ class Assignment:
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        told: dict[str, Any] = json.loads(line)
-        worker = told["worker"]
+        decoded: dict[str, Any] = json.loads(line)
+        worker = decoded["worker"]
         return cls(
             Worker(**worker | {"sockets": Path(worker["sockets"])}),
-            Config.of(RawSetting(*each) for each in told["settings"]),
+            Config.of(RawSetting(*setting) for setting in decoded["settings"]),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class WorkerReport:
     """What a worker says of its start."""
 
     refused: str | None = None

@@ -38,15 +38,17 @@ def merged(
 
 
 def _labelled(sample: bytes, label: bytes) -> bytes:
-    name, brace, rest = sample.partition(b"{")
+    name, brace, labels_and_value = sample.partition(b"{")
     if brace:
-        return b"%b{%b,%b" % (name, label, rest)
+        return b"%b{%b,%b" % (name, label, labels_and_value)
     name, _, value = sample.partition(b" ")
     return b"%b{%b} %b" % (name, label, value)
 
 
-def _of_processes(name: str, kind: str, what: str, values: Mapping[int, int]) -> Iterable[bytes]:
-    yield f"# HELP {name} {what}".encode()
+def _of_processes(
+    name: str, kind: str, help_text: str, values: Mapping[int, int]
+) -> Iterable[bytes]:
+    yield f"# HELP {name} {help_text}".encode()
     yield f"# TYPE {name} {kind}".encode()
     for node_id, value in values.items():
         yield f'{name}{{node="{node_id}"}} {value}'.encode()

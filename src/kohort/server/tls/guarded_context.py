@@ -57,7 +57,7 @@ class GuardedContext(ssl.SSLContext):
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *arguments: Any, **named: Any
     ) -> ssl.SSLObject:
         """As `ssl.SSLContext` does; the event loops call it for each connection."""
-        made = super().wrap_bio(incoming, outgoing, *arguments, **named)
-        assert isinstance(made, _GuardedObject)
-        made.accepted, made.outgoing = handshaking.get(), outgoing
-        return made
+        guarded = super().wrap_bio(incoming, outgoing, *arguments, **named)
+        assert isinstance(guarded, _GuardedObject)
+        guarded.accepted, guarded.outgoing = handshaking.get(), outgoing
+        return guarded

@@ -9,7 +9,7 @@ from typing import Final
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.rounds import MAX_CAUSES
 from kohort.server.logging import fields
-from kohort.server.monitoring.phases import Phases
+from kohort.server.monitoring.rebalance_durations import RebalanceDurations
 
 logger = logging.getLogger("kohort.groups")
 
@@ -18,20 +18,20 @@ LINES: Final = 5
 WINDOW_S: Final = 60
 
 
-class Rebalances:
+class RebalanceReporter:
     """Logs the rebalances that ended, and counts them. Runs on the event loop."""
 
     def __init__(self) -> None:
         self.causes: Counter[tuple[str, str, str]] = Counter()
         """Rebalances by (type of the group, first cause, outcome)."""
-        self.phases = Phases()
+        self.durations = RebalanceDurations()
         self._windows: dict[str, _Window] = {}
 
     def observe(self, rebalance: Rebalance) -> None:
         """Log one rebalance, count it, and add the durations of its phases."""
         first = rebalance.causes[0].what if rebalance.causes else "unknown"
         self.causes[rebalance.type, first, rebalance.outcome] += 1
-        self.phases.observe(rebalance)
+        self.durations.observe(rebalance)
         window = self._windows.get(rebalance.group)
         if window is None:
             timer = asyncio.get_running_loop().call_later(
@@ -81,7 +81,7 @@ class _Window:
 
 
 def _counted(items: Iterable[tuple[str, int]]) -> list[str]:
-    return [each if count == 1 else f"{each} x{count}" for each, count in items]
+    return [name if count == 1 else f"{name} x{count}" for name, count in items]
 
 
 def _log_fields(rebalance: Rebalance) -> dict[str, object]:

@@ -26,7 +26,7 @@ from kohort.log.memory import memory_log
 from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
-from kohort.server.cluster.leadership import LeadershipLoop
+from kohort.server.cluster.leadership_loop import LeadershipLoop
 from kohort.server.cluster.led_partitions import run_all
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config

@@ -15,7 +15,7 @@ BUFFER_BYTES: Final = 256 * 1024 + 256
 """More than a transport asks for."""
 
 
-class Decrypted(asyncio.BufferedProtocol):
+class TlsProtocol(asyncio.BufferedProtocol):
     """Protocol of a TLS transport between it and `connection`.
 
     `buffer` is that of all connections of an event loop: it is in use only between `get_buffer` and

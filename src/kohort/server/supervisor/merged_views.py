@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from kohort.server.cluster import http_socket_of
 from kohort.server.monitoring import HttpResponse, Route, index_page, json_response
-from kohort.server.supervisor.exposition import merged
+from kohort.server.supervisor.merged_metrics import merged
 from kohort.server.supervisor.worker_process import WorkerProcess
 
 _OF_ANY: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
@@ -23,7 +23,7 @@ WORKER_TIMEOUT_S: Final = 5.0
 """Time that a worker has for its response."""
 
 
-class Views:
+class MergedViews:
     """The routes of the HTTP port; paths and responses are those of one server."""
 
     def __init__(
@@ -75,7 +75,12 @@ class Views:
         responses = await self._ask("/groups")
         if reasons := self._reasons(responses):
             return _unavailable(reasons=reasons)
-        groups = [group for each in responses if each for group in json.loads(each.body)["groups"]]
+        groups = [
+            group
+            for response in responses
+            if response
+            for group in json.loads(response.body)["groups"]
+        ]
         return json_response({"groups": sorted(groups, key=lambda group: group["group_id"])})
 
     async def _first(self, path: str, _: str) -> HttpResponse:
@@ -93,12 +98,12 @@ class Views:
     async def _group(self, group_id: str) -> HttpResponse:
         """The group, as its coordinator shows it."""
         responses = await self._ask(f"/groups/{quote(group_id, safe='')}")
-        there = [each for each in responses if each is not None]
-        for response in there:
+        received = [response for response in responses if response is not None]
+        for response in received:
             if response.status is HTTPStatus.OK:
                 return response
         reasons = self._reasons(responses)
-        return _unavailable(reasons=reasons) if reasons else self._nearest(there)
+        return _unavailable(reasons=reasons) if reasons else self._nearest(received)
 
     def _nearest(self, responses: Sequence[HttpResponse]) -> HttpResponse:
         """The response to who asks for a group that no worker shows.
@@ -106,12 +111,16 @@ class Views:
         That of its coordinator, if it is here; else that of a worker that knows a coordinator
         elsewhere. A worker that is named, and does not coordinate it, knows better than the others.
         """
-        if missing := [each for each in responses if each.status is HTTPStatus.NOT_FOUND]:
-            return max(missing, key=lambda each: len(each.body))  # one may name a near group
-        here = {worker.node_id for worker in self._workers}
-        named = [(json.loads(each.body)["coordinator"], each) for each in responses]
-        found = [(node, response) for node, response in named if node not in here] or named
-        return max(found, key=itemgetter(0))[1]
+        if missing := [
+            response for response in responses if response.status is HTTPStatus.NOT_FOUND
+        ]:
+            return max(
+                missing, key=lambda response: len(response.body)
+            )  # one may name a near group
+        node_ids = {worker.node_id for worker in self._workers}
+        named = [(json.loads(response.body)["coordinator"], response) for response in responses]
+        others = [(node, response) for node, response in named if node not in node_ids] or named
+        return max(others, key=itemgetter(0))[1]
 
     def _reasons(self, responses: Sequence[HttpResponse | None]) -> list[str]:
         """Why workers cannot tell; one without the group can."""
@@ -120,14 +129,14 @@ class Views:
             if response is None:
                 reasons.append(f"node {worker.node_id} does not respond")
             elif response.status not in _TOLD:
-                told = json.loads(response.body)
-                why = told.get("reasons", [told.get("error")])
-                reasons += (f"node {worker.node_id}: {each}" for each in why)
+                body = json.loads(response.body)
+                why = body.get("reasons", [body.get("error")])
+                reasons += (f"node {worker.node_id}: {reason}" for reason in why)
         return reasons
 
     async def _ask(self, target: str) -> list[HttpResponse | None]:
         """The response of each worker, None if there is none in time."""
-        paths = (http_socket_of(self._sockets, each.index) for each in self._workers)
+        paths = (http_socket_of(self._sockets, worker.index) for worker in self._workers)
         return await asyncio.gather(*(_get(path, target) for path in paths))
 
 

@@ -8,7 +8,7 @@ from kohort.util.histogram import Histogram
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-class Phases:
+class RebalanceDurations:
     """One histogram per phase; a round without a sync phase counts in the first only."""
 
     def __init__(self) -> None:

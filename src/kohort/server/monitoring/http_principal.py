@@ -9,7 +9,7 @@ from kohort.server.authorization import EVERYTHING, Access, FindAccess
 from kohort.util.time_slice import TimeSlices
 
 
-class Viewer:
+class HttpPrincipal:
     """One principal, `http.principal`, for all who may use the port.
 
     Entries for single addresses have no effect on it.

@@ -8,7 +8,7 @@ from typing import Any
 from kohort.util.heavy_work import on_work
 
 
-class WorkTime:
+class RequestTime:
     """Time that the event loop, and the thread for heavy work, have worked on one request."""
 
     __slots__ = ("_begun", "_seconds")

@@ -8,7 +8,7 @@ import pytest
 from kohort.cluster import DuplicateNodeIdError, Endpoint, NodeRegistered
 from kohort.errors import KohortError
 from kohort.log.memory_cluster import MemoryStorage
-from kohort.server.cluster.joining import ensure_reachable, warn_of_other_counts
+from kohort.server.cluster.join_checks import ensure_reachable, warn_of_other_counts
 from kohort.server.config import Config
 from kohort.server.controller import coordinator_topics
 from kohort.server.logging import fields
