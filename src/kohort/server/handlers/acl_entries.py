@@ -87,24 +87,24 @@ def _validate(binding: AclBinding) -> None:
         raise _invalid(f"An ACL can have at most {MAX_CHARS} characters.")
 
 
-def read_filter(asked: "DescribeAclsRequest | DeleteAclsFilter") -> AclBindingFilter:
+def read_filter(request: "DescribeAclsRequest | DeleteAclsFilter") -> AclBindingFilter:
     """The filter of DescribeAcls, or one of those of DeleteAcls."""
     return AclBindingFilter(
-        code_of(ResourceType, asked.resource_type_filter),
-        asked.resource_name_filter,
-        code_of(PatternType, getattr(asked, "pattern_type_filter", PatternType.LITERAL)),
-        asked.principal_filter,
-        asked.host_filter,
-        code_of(AclOperation, asked.operation),
-        code_of(AclPermissionType, asked.permission_type),
+        code_of(ResourceType, request.resource_type_filter),
+        request.resource_name_filter,
+        code_of(PatternType, getattr(request, "pattern_type_filter", PatternType.LITERAL)),
+        request.principal_filter,
+        request.host_filter,
+        code_of(AclOperation, request.operation),
+        code_of(AclPermissionType, request.permission_type),
     )
 
 
-def taken(found: Found) -> Iterator[tuple[UUID, AclBinding]]:
-    """Yield the items of `found` in order and remove each, which frees little at a time."""
-    found.reverse()
-    while found:
-        yield found.pop()
+def drain(matches: Found) -> Iterator[tuple[UUID, AclBinding]]:
+    """Yield the items of `matches` in order and remove each, which frees little at a time."""
+    matches.reverse()
+    while matches:
+        yield matches.pop()
 
 
 def _invalid(why: str) -> KafkaError:

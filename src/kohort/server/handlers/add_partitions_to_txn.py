@@ -77,18 +77,18 @@ async def _handle_many(
         return
     results: list[tuple[str, Sequence[Any], Errors]] = []
     slices = TimeSlices()
-    for each in request.transactions:
+    for transaction in request.transactions:
         errors = await _errors(
             services,
             access,
-            each.transactional_id,
-            each.producer_id,
-            each.producer_epoch,
-            each.topics,
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.topics,
             of_broker=True,
-            verify_only=each.verify_only,
+            verify_only=transaction.verify_only,
         )
-        results.append((each.transactional_id, each.topics, errors))
+        results.append((transaction.transactional_id, transaction.topics, errors))
         await slices.give_way()
 
     def fields() -> dict[str, Any]:
@@ -132,16 +132,17 @@ async def _errors(
     error, missing = await services.transactions.verify_partitions(producer, partitions)
     absent = ErrorCode.transaction_abortable
     return Errors(
-        error, {(topic, each): absent for topic, numbers in missing.items() for each in numbers}
+        error,
+        {(topic, partition): absent for topic, numbers in missing.items() for partition in numbers},
     )
 
 
 def _partitions(topics: Sequence[Any]) -> Generator[None, None, Partitions]:
-    found: dict[str, frozenset[int]] = {}
+    partitions: dict[str, frozenset[int]] = {}
     for topic in topics:
-        found[topic.name] = found.get(topic.name, frozenset()).union(topic.partitions)
+        partitions[topic.name] = partitions.get(topic.name, frozenset()).union(topic.partitions)
         yield
-    return found
+    return partitions
 
 
 def _refused(
@@ -169,8 +170,11 @@ def _results(topics: Sequence[Any], errors: Errors) -> list[dict[str, Any]]:
         {
             "name": topic.name,
             "results_by_partition": [
-                {"partition_index": each, "partition_error_code": errors.of(topic.name, each)}
-                for each in topic.partitions
+                {
+                    "partition_index": partition,
+                    "partition_error_code": errors.of(topic.name, partition),
+                }
+                for partition in topic.partitions
             ],
         }
         for topic in topics

@@ -33,11 +33,11 @@ async def handle(
 ) -> None:
     if not services.access(exchange).cluster():
         refused = await collect_in_chunks(
-            request.entries, lambda each: REFUSAL | {"entity": named(_entity(each))}
+            request.entries, lambda entry: REFUSAL | {"entity": named(_entity(entry))}
         )
         await respond_large(services, exchange, {"entries": refused}, len(refused))
         return
-    times = await count_in_chunks(_entity(each) for each in request.entries)
+    times = await count_in_chunks(_entity(entry) for entry in request.entries)
     seen: set[QuotaEntity] = set()
 
     def first(entry: "EntryData") -> Any | None:
@@ -50,8 +50,8 @@ async def handle(
     await services.controller.writer.catch_up()
     results: list[Fields] = []
     slices = TimeSlices()
-    for some in in_batches(await collect_in_chunks(request.entries, first), _chars):
-        results += await _alter(services, some, times, validate_only=request.validate_only)
+    for batch in in_batches(await collect_in_chunks(request.entries, first), _chars):
+        results += await _alter(services, batch, times, validate_only=request.validate_only)
         await slices.give_way()
     await respond_large(services, exchange, {"entries": results}, len(results))
 
@@ -75,11 +75,11 @@ async def _alter(
 
     def alter() -> None:
         altered: dict[QuotaEntity, Mapping[str, float]] = {}
-        for each in entries:
-            entity = _entity(each)
+        for entry in entries:
+            entity = _entity(entry)
             try:
                 altered[entity] = _altered(
-                    controller.image.quotas.entities.get(entity, EMPTY), each, times
+                    controller.image.quotas.entities.get(entity, EMPTY), entry, times
                 )
                 outcomes[entity] = None
             except KafkaError as error:
@@ -91,7 +91,7 @@ async def _alter(
         await controller.writer.until_durable(alter)
     except KafkaError as error:
         failure = error.with_traceback(None)  # which refers to the outcomes
-        outcomes |= {entity: before or failure for entity, before in outcomes.items()}
+        outcomes |= {entity: error or failure for entity, error in outcomes.items()}
     return [_result(entity, error) for entity, error in outcomes.items()]
 
 
@@ -100,10 +100,12 @@ def _altered(
 ) -> dict[str, float]:
     """The quotas of an entity after the change. Raises KafkaError INVALID_REQUEST."""
     entity, changes = _entity(entry), entry.ops[:MAX_CHANGES]
-    if times[entity] > 1 or len({each.key for each in changes}) < len(changes):
+    if times[entity] > 1 or len({change.key for change in changes}) < len(changes):
         raise KafkaError(ErrorCode.invalid_request, "Each entity and key must appear at most once.")
     return altered_quotas(
-        entity, current, [(each.key, None if each.remove else each.value) for each in changes]
+        entity,
+        current,
+        [(change.key, None if change.remove else change.value) for change in changes],
     )
 
 

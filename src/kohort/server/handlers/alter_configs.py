@@ -30,11 +30,12 @@ async def _alter(
     services: Services, resource: "AlterConfigsAlterConfigsResource", validate_only: bool
 ) -> None:
     kind, name = resource.resource_type, resource.resource_name
-    given = resource.configs[:MAX_CONFIGS]
+    requested = resource.configs[:MAX_CONFIGS]
     validate_keys(
-        (each.name for each in given), (each.name for each in given if each.value is None)
+        (config.name for config in requested),
+        (config.name for config in requested if config.value is None),
     )
-    configs = {each.name: each.value for each in given if each.value is not None}
+    configs = {config.name: config.value for config in requested if config.value is not None}
     if kind == ResourceType.TOPIC:
         await replace_topic_configs(services, name, lambda _: configs, validate_only)
     else:

@@ -30,8 +30,8 @@ def _refused(request: "AlterPartitionReassignmentsRequest") -> Steps:
     responses = []
     for topic in request.topics:
         partitions = []
-        for each in topic.partitions:
-            partitions.append({"partition_index": each.partition_index, **REFUSAL})
+        for partition in topic.partitions:
+            partitions.append({"partition_index": partition.partition_index, **REFUSAL})
             yield
         responses.append({"name": topic.name, "partitions": partitions})
         yield
@@ -42,8 +42,8 @@ def _steps(services: Services, request: "AlterPartitionReassignmentsRequest") ->
     responses = []
     for topic in request.topics:
         partitions = []
-        for each in topic.partitions:
-            partitions.append(_result(services, topic.name, each))
+        for partition in topic.partitions:
+            partitions.append(_result(services, topic.name, partition))
             yield
         responses.append({"name": topic.name, "partitions": partitions})
         yield
@@ -56,25 +56,25 @@ def _steps(services: Services, request: "AlterPartitionReassignmentsRequest") ->
     }
 
 
-def _result(services: Services, name: str, wanted: "ReassignablePartition") -> dict[str, Any]:
-    result = {"partition_index": wanted.partition_index}
+def _result(services: Services, name: str, partition: "ReassignablePartition") -> dict[str, Any]:
+    result = {"partition_index": partition.partition_index}
     try:
-        _validate(services, name, wanted)
+        _validate(services, name, partition)
     except KafkaError as error:
         return result | {"error_code": error.code, "error_message": error.message or None}
     return result | {"error_code": ErrorCode.none, "error_message": None}
 
 
-def _validate(services: Services, name: str, wanted: "ReassignablePartition") -> None:
+def _validate(services: Services, name: str, partition: "ReassignablePartition") -> None:
     if services.topics.get(name) is None:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {name}."
         )
-    if services.topics.log(name, wanted.partition_index) is None:
+    if services.topics.log(name, partition.partition_index) is None:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition,
-            f"Unable to find partition {name}:{wanted.partition_index}.",
+            f"Unable to find partition {name}:{partition.partition_index}.",
         )
-    if wanted.replicas is None:  # cancels a reassignment
+    if partition.replicas is None:  # cancels a reassignment
         raise KafkaError(ErrorCode.no_reassignment_in_progress)
-    validate_replicas(wanted.replicas, services.nodes.ids)
+    validate_replicas(partition.replicas, services.nodes.ids)

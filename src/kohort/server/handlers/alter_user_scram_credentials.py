@@ -35,7 +35,9 @@ MAX_SALT_BYTES: Final = 1_024
 """Kafka has no bound; a batch of records has to fit into a segment."""
 PER_BATCH: Final = 50
 """Credentials that are appended together."""
-KINDS: Final[dict[int, ScramMechanism]] = {each.value: each for each in ScramMechanism}
+KINDS: Final[dict[int, ScramMechanism]] = {
+    mechanism.value: mechanism for mechanism in ScramMechanism
+}
 
 
 class Refusal(NamedTuple):
@@ -69,52 +71,54 @@ async def handle(
     services: Services, exchange: Exchange, request: "AlterUserScramCredentialsRequest"
 ) -> None:
     if not services.access(exchange).cluster():
-        names = (each.name for part in (request.deletions, request.upsertions) for each in part)
+        names = (
+            outcome.name for part in (request.deletions, request.upsertions) for outcome in part
+        )
         refused = await collect_in_chunks(
             dict.fromkeys(names), lambda name: {"user": name, **REFUSAL}
         )
         await respond_large(services, exchange, {"results": refused}, len(refused))
         return
     await services.controller.writer.catch_up()
-    judged = await in_slices(_judge_each(services.controller.image.scram_users, request))
+    outcomes = await in_slices(_validate_all(services.controller.image.scram_users, request))
     slices = TimeSlices()
     results: list[Fields] = []
     changes: list[tuple[int, str, Change]] = []
-    for user, each in judged.items():
-        if isinstance(each, Refusal):
-            results.append(_result(user, *each))
+    for user, outcome in outcomes.items():
+        if isinstance(outcome, Refusal):
+            results.append(_result(user, *outcome))
         else:
-            changes.append((len(results), user, each))
+            changes.append((len(results), user, outcome))
             results.append(_result(user))
         await slices.give_way()
     for start in range(0, len(changes), PER_BATCH):
-        some = changes[start : start + PER_BATCH]
+        batch = changes[start : start + PER_BATCH]
         try:
-            credentials = {(user, kind): credential for _, user, (kind, credential) in some}
+            credentials = {(user, kind): credential for _, user, (kind, credential) in batch}
             await services.controller.writer.write(
                 partial(services.controller.scram.alter_credentials, credentials)
             )
         except KafkaError as error:
-            for at, user, _ in some:
-                results[at] = _result(user, error.code, error.message)
+            for index, user, _ in batch:
+                results[index] = _result(user, error.code, error.message)
     await respond_large(services, exchange, {"results": results}, len(results))
 
 
-def _judge_each(
+def _validate_all(
     users: ScramUsers, request: "AlterUserScramCredentialsRequest"
 ) -> Generator[None, None, dict[str, Change | Refusal]]:
-    judged: dict[str, Change | Refusal] = {}
+    outcomes: dict[str, Change | Refusal] = {}
     parts: tuple[tuple[Judge, Any], ...] = (
         (_deletion, request.deletions),
         (_upsertion, request.upsertions),
     )
-    for judge, wanted in parts:
-        for each in wanted:
-            before = judged.get(each.name)
-            if not isinstance(before, Refusal):
-                judged[each.name] = judge(users, each) if before is None else TWICE
+    for judge, alterations in parts:
+        for alteration in alterations:
+            former = outcomes.get(alteration.name)
+            if not isinstance(former, Refusal):
+                outcomes[alteration.name] = judge(users, alteration) if former is None else TWICE
             yield
-    return judged
+    return outcomes
 
 
 def _deletion(users: ScramUsers, deletion: "ScramCredentialDeletion") -> Change | Refusal:
@@ -142,10 +146,10 @@ def _upsertion(_users: ScramUsers, upsertion: "ScramCredentialUpsertion") -> Cha
     return kind, credential_of(kind, upsertion.salted_password, salt, iterations)
 
 
-def _mechanism(wanted: Any) -> ScramMechanism | Refusal:
-    if not wanted.name:
+def _mechanism(alteration: Any) -> ScramMechanism | Refusal:
+    if not alteration.name:
         return NO_NAME
-    return KINDS.get(wanted.mechanism, UNKNOWN)
+    return KINDS.get(alteration.mechanism, UNKNOWN)
 
 
 def _result(user: str, code: ErrorCode = ErrorCode.none, message: str | None = None) -> Fields:

@@ -71,13 +71,13 @@ def _error(
 @cache
 def _all(version: int) -> bytes:
     supported = [
-        {"name": name, "min_version": each.first, "max_version": each.last}
-        for name, each in FEATURES.items()
-        if each.first > 0 or version >= SUPPORTED_FEATURE_LEVEL_0_SINCE
+        {"name": name, "min_version": feature.first, "max_version": feature.last}
+        for name, feature in FEATURES.items()
+        if feature.first > 0 or version >= SUPPORTED_FEATURE_LEVEL_0_SINCE
     ]
     finalized = [
-        {"name": name, "min_version_level": each.level, "max_version_level": each.level}
-        for name, each in FEATURES.items()
+        {"name": name, "min_version_level": feature.level, "max_version_level": feature.level}
+        for name, feature in FEATURES.items()
     ]
     return encode(
         response(

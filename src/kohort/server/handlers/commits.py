@@ -58,7 +58,7 @@ def drop_unknown_partitions(
         # The id goes with every offset, so that one of a topic deleted since is never taken for its
         # namesake's.
         name, id_ = topic.name, topic.id
-        count, before, missing = len(topic.partitions), len(offsets), []
+        count, former_count, missing = len(topic.partitions), len(offsets), []
         for partition in requested.partitions:
             yield
             if not 0 <= partition.partition_index < count:
@@ -76,7 +76,7 @@ def drop_unknown_partitions(
             )
         if missing:
             responses.add_errors(key, missing, ErrorCode.unknown_topic_or_partition)
-        responses.expect(key, len(offsets) - before)
+        responses.expect(key, len(offsets) - former_count)
     return tuple(offsets)
 
 

@@ -54,14 +54,14 @@ async def alter_each(
     Each waits for the disk in another thread: the next one would wait for it on the loop.
     """
     times = await count_in_chunks(
-        (each.resource_type, each.resource_name) for each in request.resources
+        (resource.resource_type, resource.resource_name) for resource in request.resources
     )
     if any(kind != ResourceType.BROKER_LOGGER for kind, _ in times):
         await services.controller.writer.catch_up()
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
-    for each in request.resources:
-        results.append(await _result(services, exchange, request, each, times, alter))
+    for resource in request.resources:
+        results.append(await _result(services, exchange, request, resource, times, alter))
         await slices.give_way()
     del times  # in another turn than what else is freed
     await services.controller.replicas.reconfigured()
@@ -153,26 +153,32 @@ async def replace_configs(
     services: Services,
     kind: ResourceType,
     name: str,
-    wanted: Callable[[], Mapping[str, str]],
+    new_configs: Callable[[], Mapping[str, str]],
     named: Iterable[str],
     validate_only: bool,
 ) -> None:
     """Replace all configs of a resource that is no topic. Raises KafkaError.
 
-    `wanted` returns the configs after the change, of those before it at the time of the call.
+    `new_configs` returns the configs after the change, of those before it at the time of the call.
     `named` are the configs that the request names.
     """
     if kind is not ResourceType.BROKER:
-        _set(services, kind, name, validate_configs(kind, wanted(), services.config), validate_only)
+        _set(
+            services,
+            kind,
+            name,
+            validate_configs(kind, new_configs(), services.config),
+            validate_only,
+        )
         return
 
     def valid() -> Mapping[str, str]:
-        return validate_broker_configs(services.config, wanted(), of_all=not name)
+        return validate_broker_configs(services.config, new_configs(), of_all=not name)
 
     def config() -> Config:
         return services.config.with_dynamic(valid(), of_all=not name)
 
-    listeners = {each for each in map(certificates_of, named) if each is not None}
+    listeners = {listener for listener in map(certificates_of, named) if listener is not None}
     certificates = services.certificates
     try:
         if not listeners:

@@ -50,36 +50,40 @@ async def handle(
     Groups with an empty id come first, as in Kafka. In a large response, a group that is named
     again gets INVALID_REQUEST, as in DescribeGroups.
     """
-    asked = request.include_authorized_operations
+    wants_operations = request.include_authorized_operations
     if not services.serves_consumer_groups:
-        refusals = (_refused(each, ErrorCode.unsupported_version) for each in request.group_ids)
-        rows = [_row(each, OPERATIONS_NOT_REQUESTED) for each in refusals]
+        refusals = (_refused(group, ErrorCode.unsupported_version) for group in request.group_ids)
+        rows = [_row(refusal, OPERATIONS_NOT_REQUESTED) for refusal in refusals]
         await respond_large(services, exchange, {"groups": rows}, len(rows))
         return
     access = services.access(exchange)
     allowed, denied = await split_in_chunks(request.group_ids, access.group)
     error = ErrorCode.group_authorization_failed
     rows = await collect_in_chunks(
-        denied, lambda each: _row(_refused(each, error), OPERATIONS_NOT_REQUESTED)
+        denied, lambda group: _row(_refused(group, error), OPERATIONS_NOT_REQUESTED)
     )
     elements, members = len(rows), 0
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(sorted(allowed, key=bool))
-    while some := tuple(islice(following, _BATCH_SIZE)):
-        repeated = seen.intersection(some) if members > MAX_REPEATED_SIZE else ()
-        new = [each for each in some if each not in repeated]
-        responses = iter(await submit_chunked(services, (partial(_request, each) for each in new)))
-        for group in some:
+    while batch := tuple(islice(following, _BATCH_SIZE)):
+        repeated = seen.intersection(batch) if members > MAX_REPEATED_SIZE else ()
+        new = [group for group in batch if group not in repeated]
+        responses = iter(
+            await submit_chunked(services, (partial(_request, group) for group in new))
+        )
+        for group in batch:
             described = (
                 _refused(group, ErrorCode.invalid_request) if group in repeated else next(responses)
             )
             if services.has_authorizer and not all(map(access.topic, _topic_names(described))):
                 described = _refused(group, ErrorCode.topic_authorization_failed, HIDDEN_TOPICS)
-            operations = access.operations(GROUP, group) if asked else OPERATIONS_NOT_REQUESTED
+            operations = (
+                access.operations(GROUP, group) if wants_operations else OPERATIONS_NOT_REQUESTED
+            )
             members += len(described.members)
             elements += 1 + sum(_size(member) for member in described.members)
             rows.append(_row(described, operations))
-        seen.update(some)
+        seen.update(batch)
         await slices.give_way()
     await respond_large(services, exchange, {"groups": rows}, elements)
 
@@ -94,11 +98,20 @@ def _refused(
     return DescribeConsumerGroupResponse(error=error, group=group, error_message=message)
 
 
-def _topic_names(of: DescribeConsumerGroupResponse) -> Iterable[str]:
+def _topic_names(response: DescribeConsumerGroupResponse) -> Iterable[str]:
     """The topics that the description of a group names."""
-    named = {topic_id: None for each in of.members for topic_id in (*each.assignment, *each.target)}
-    subscribed = dict.fromkeys(topic for each in of.members for topic in each.metadata.topics)
-    return (*subscribed, *(of.topics[each] for each in named if each in of.topics))
+    named = {
+        topic_id: None
+        for member in response.members
+        for topic_id in (*member.assignment, *member.target)
+    }
+    subscribed = dict.fromkeys(
+        topic for member in response.members for topic in member.metadata.topics
+    )
+    return (
+        *subscribed,
+        *(response.topics[topic_id] for topic_id in named if topic_id in response.topics),
+    )
 
 
 def _size(of: DescribedConsumerMember) -> int:

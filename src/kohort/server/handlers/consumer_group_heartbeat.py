@@ -179,9 +179,9 @@ def _owned(topics: Sequence[Any] | None) -> Partitions | None:
     if topics is None:
         return None
     owned: dict[UUID, list[int]] = {}
-    for each in topics:
-        if each.topic_id is not None:
-            owned.setdefault(each.topic_id, []).extend(each.partitions)
+    for topic in topics:
+        if topic.topic_id is not None:
+            owned.setdefault(topic.topic_id, []).extend(topic.partitions)
     return {topic_id: tuple(partitions) for topic_id, partitions in owned.items()}
 
 
@@ -202,4 +202,4 @@ def _respond(exchange: Exchange, response: ConsumerGroupHeartbeatResponse) -> No
 
 
 def _assignment(assigned: Partitions) -> list[Mapping[str, Any]]:
-    return [{"topic_id": topic, "partitions": each} for topic, each in assigned.items()]
+    return [{"topic_id": topic, "partitions": partitions} for topic, partitions in assigned.items()]

@@ -44,11 +44,11 @@ def _read(
 ) -> Generator[None, None, list[AclBinding | KafkaError] | None]:
     """The entries, or why they are none; None if a code is unknown."""
     read: list[AclBinding | KafkaError] = []
-    for each in creations:
-        if any(getattr(each, field) == UNKNOWN for field in CODES):
+    for creation in creations:
+        if any(getattr(creation, field) == UNKNOWN for field in CODES):
             return None
         try:
-            read.append(read_binding(each))
+            read.append(read_binding(creation))
         except KafkaError as error:
             read.append(error.with_traceback(None))  # which refers to the list
         yield
@@ -58,23 +58,23 @@ def _read(
 async def _create(services: Services, read: list[AclBinding | KafkaError]) -> list[dict[str, Any]]:
     await services.controller.writer.catch_up()
     results: list[dict[str, Any]] = []
-    for some in in_batches(read, _chars):
+    for batch in in_batches(read, _chars):
         created = _result(None)
         try:
-            bindings = [each for each in some if isinstance(each, AclBinding)]
+            bindings = [entry for entry in batch if isinstance(entry, AclBinding)]
             await services.controller.writer.write(
                 partial(services.controller.acls.create_acls, bindings)
             )
         except KafkaError as error:
             created = _result(error)
-        results += (_result(each) if isinstance(each, KafkaError) else created for each in some)
+        results += (_result(entry) if isinstance(entry, KafkaError) else created for entry in batch)
     return results
 
 
-def _chars(each: AclBinding | KafkaError) -> int:
-    if isinstance(each, KafkaError):
+def _chars(entry: AclBinding | KafkaError) -> int:
+    if isinstance(entry, KafkaError):
         return 0
-    return len(each.resource_name) + len(each.principal) + len(each.host)
+    return len(entry.resource_name) + len(entry.principal) + len(entry.host)
 
 
 def _result(error: KafkaError | None) -> dict[str, Any]:

@@ -49,17 +49,17 @@ DEFAULT = -1
 
 async def handle(services: Services, exchange: Exchange, request: "CreateTopicsRequest") -> None:
     times = await count_in_chunks(topic.name for topic in request.topics)
-    wanted = await collect_in_chunks(
+    distinct = await collect_in_chunks(
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
     access = services.access(exchange)
     everywhere = access.may(CREATE, CLUSTER, log_if_denied=False)
     allowed, denied = await split_in_chunks(
-        wanted, lambda each: everywhere or access.topic(each.name)
+        distinct, lambda topic: everywhere or access.topic(topic.name)
     )
     strict = exchange.version >= THROTTLING_SINCE
     mutations = services.throttling.mutations(exchange, strict=strict)
-    results = [_unauthorized(each.name) for each in denied]
+    results = [_unauthorized(topic.name) for topic in denied]
     results += await _results(services, access, request, allowed, mutations)
     results += await collect_in_chunks(
         times, lambda name: _duplicate(name) if times[name] > 1 else None
@@ -71,21 +71,21 @@ async def _results(
     services: Services,
     access: Access,
     request: "CreateTopicsRequest",
-    wanted: Sequence[Any],
+    topics: Sequence[Any],
     mutations: Mutations,
 ) -> list[dict[str, Any]]:
     deadline = deadline_of(request)
     await services.controller.writer.catch_up(deadline)
-    slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
+    slices, excess = TimeSlices(), await in_slices(_excess(services, topics))
     validated: list[TopicRecord | KafkaError] = []
-    for topic in wanted:
+    for topic in topics:
         validated.append(_validated(services, request, topic, excess, mutations))
         await slices.give_way()
     if not request.validate_only:
-        validated = await _created(services, wanted, validated, deadline)
+        validated = await _created(services, topics, validated, deadline)
     results = []
     entries = lru_cache(_CONFIGS_KEPT)(partial(_entries, services))
-    for topic, outcome in zip(wanted, validated, strict=True):
+    for topic, outcome in zip(topics, validated, strict=True):
         results.append(
             refusal(topic.name, outcome.code, outcome.message or None)
             if isinstance(outcome, KafkaError)
@@ -121,7 +121,7 @@ def _validated(
 
 async def _created(
     services: Services,
-    wanted: Sequence[Any],
+    topics: Sequence[Any],
     validated: Sequence[TopicRecord | KafkaError],
     deadline: float,
 ) -> list[TopicRecord | KafkaError]:
@@ -133,15 +133,15 @@ async def _created(
             return None
         return NewTopic(topic.name, _partitions(services, topic), _configs(topic))
 
-    valid = await collect_in_chunks(zip(wanted, validated, strict=True), new)
+    valid = await collect_in_chunks(zip(topics, validated, strict=True), new)
     try:
         created = iter(await services.controller.topics.create_each(valid, deadline))
     except KafkaError as error:
         created = repeat(error.with_traceback(None))
 
     def outcome(plan: TopicRecord | KafkaError) -> TopicRecord | KafkaError:
-        made = plan if isinstance(plan, KafkaError) else next(created)
-        return made.record() if isinstance(made, Topic) else made
+        topic_or_error = plan if isinstance(plan, KafkaError) else next(created)
+        return topic_or_error.record() if isinstance(topic_or_error, Topic) else topic_or_error
 
     return await collect_in_chunks(validated, outcome)
 
@@ -193,17 +193,17 @@ def _validate_assignments(services: Services, topic: "CreatableTopic") -> None:
                 ErrorCode.invalid_request,
                 f"A manual partition assignment was specified, but {name} was not set to -1.",
             )
-    seen: set[int] = set()
+    assigned: set[int] = set()
     for assignment in topic.assignments:
-        if assignment.partition_index in seen:
+        if assignment.partition_index in assigned:
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment,
                 "Found multiple manual partition assignments for partition "
                 f"{assignment.partition_index}",
             )
-        seen.add(assignment.partition_index)
+        assigned.add(assignment.partition_index)
         validate_replicas(assignment.broker_ids, services.nodes.ids)
-    if seen != set(range(len(seen))):
+    if assigned != set(range(len(assigned))):
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
             "partitions should be a consecutive 0-based integer sequence",
@@ -224,18 +224,18 @@ def _success(
     topic: TopicRecord,
     entries: Callable[[frozenset[tuple[str, str]]], Sequence[dict[str, Any]]],
 ) -> dict[str, Any]:
-    made = {
+    result = {
         "name": topic.name,
         "topic_id": topic.id,
         "error_code": ErrorCode.none,
         "error_message": None,
     }
     if not access.quietly().may(DESCRIBE_CONFIGS, TOPIC, topic.name):
-        return made | {
+        return result | {
             "topic_config_error_code": ErrorCode.topic_authorization_failed,
             "configs": (),
         }
-    return made | {
+    return result | {
         "num_partitions": topic.partitions,
         "replication_factor": 1,
         "configs": entries(frozenset(topic.configs.items())),

@@ -35,13 +35,13 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteGroupsR
     results: list[dict[str, Any]] = []
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(request.groups_names)
-    while some := tuple(islice(following, _BATCH_SIZE)):
-        groups = [each for each in dict.fromkeys(some) if each not in seen]
+    while batch := tuple(islice(following, _BATCH_SIZE)):
+        groups = [group for group in dict.fromkeys(batch) if group not in seen]
         seen.update(groups)
         access = services.access(exchange)
-        allowed = [each for each in groups if access.group(each)]
+        allowed = [group for group in groups if access.group(group)]
         responses = await submit_chunked(services, (partial(_request, group) for group in allowed))
-        errors = {group: each.error for group, each in zip(allowed, responses, strict=True)}
+        errors = {group: reply.error for group, reply in zip(allowed, responses, strict=True)}
         for group in groups:
             error = errors.get(group, ErrorCode.group_authorization_failed)
             results.append(

@@ -46,14 +46,14 @@ def _steps(
     for topic in request.topics:
         # Of two offsets for one partition Kafka takes the last, and responds once.
         offsets: dict[int, int] = {}
-        for each in topic.partitions:
-            offsets[each.partition_index] = each.offset
+        for partition in topic.partitions:
+            offsets[partition.partition_index] = partition.offset
             yield
         partitions: Partitions = []
         allowed = access.topic(topic.name)
-        for index, before in offsets.items():
+        for index, offset in offsets.items():
             partitions.append(
-                _respond(services, topic.name, index, before) if allowed else _refused(index)
+                _respond(services, topic.name, index, offset) if allowed else _refused(index)
             )
             log = services.topics.log(topic.name, index)
             if log is not None and "error_code" not in partitions[-1]:
@@ -92,33 +92,33 @@ def _refused(partition: int) -> dict[str, Any]:
     return {"partition_index": partition, "low_watermark": -1, "error_code": error}
 
 
-def _respond(services: Services, topic: str, partition: int, before: int) -> dict[str, Any]:
+def _respond(services: Services, topic: str, partition: int, offset: int) -> dict[str, Any]:
     try:
         return {
             "partition_index": partition,
-            "low_watermark": _delete(services, topic, partition, before),
+            "low_watermark": _delete(services, topic, partition, offset),
         }
     except KafkaError as error:
         return {"partition_index": partition, "low_watermark": -1, "error_code": error.code}
 
 
-def _delete(services: Services, topic: str, partition: int, before: int) -> int:
+def _delete(services: Services, topic: str, partition: int, offset: int) -> int:
     """Returns the offset that the log starts with now."""
-    log, found = services.topics.log(topic, partition), services.topics.get(topic)
-    if log is None or found is None:
+    log, existing = services.topics.log(topic, partition), services.topics.get(topic)
+    if log is None or existing is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    if "delete" not in found.effective["cleanup.policy"]:
+    if "delete" not in existing.effective["cleanup.policy"]:
         raise KafkaError(
             ErrorCode.policy_violation,
             "Only of topics with the policy delete records are deleted.",
         )
-    if before < ALL:
+    if offset < ALL:
         raise KafkaError(ErrorCode.offset_out_of_range)
     try:
         log.ensure_open()
-        if before > log.high_watermark:
+        if offset > log.high_watermark:
             raise KafkaError(ErrorCode.offset_out_of_range)
-        log.trim(log.high_watermark if before == ALL else before)
+        log.trim(log.high_watermark if offset == ALL else offset)
     except OSError as error:
         raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
     return log.start_offset

@@ -12,7 +12,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.security.acl_search import Found, find
 from kohort.security.acls import AclBinding
-from kohort.server.handlers.acl_entries import read_filter, refusal, taken
+from kohort.server.handlers.acl_entries import drain, read_filter, refusal
 from kohort.server.handlers.chunked import Fields, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -42,19 +42,19 @@ def handle(
     return None
 
 
-def has_unknown(asked: "DescribeAclsRequest | DeleteAclsFilter") -> bool:
+def has_unknown(requested: "DescribeAclsRequest | DeleteAclsFilter") -> bool:
     """Whether a filter has the code 0."""
-    return any(getattr(asked, field) == UNKNOWN for field in FILTER_CODES)
+    return any(getattr(requested, field) == UNKNOWN for field in FILTER_CODES)
 
 
 async def _describe(services: Services, exchange: Exchange, request: "DescribeAclsRequest") -> None:
-    (found,) = await in_slices(find(services.controller.image.acls, (read_filter(request),)))
-    await respond_large(services, exchange, partial(_by_pattern, found), len(found))
+    (matches,) = await in_slices(find(services.controller.image.acls, (read_filter(request),)))
+    await respond_large(services, exchange, partial(_by_pattern, matches), len(matches))
 
 
-def _by_pattern(found: Found) -> Fields:
+def _by_pattern(matches: Found) -> Fields:
     resources: dict[tuple[int, int, str], Fields] = {}
-    for _, binding in taken(found):
+    for _, binding in drain(matches):
         kind, name, pattern = binding.resource_type, binding.resource_name, binding.pattern_type
         row = resources.get((kind, pattern, name))
         if row is None:

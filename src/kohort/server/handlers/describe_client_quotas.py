@@ -40,18 +40,20 @@ def handle(
 def _steps(services: Services, request: "DescribeClientQuotasRequest") -> Steps:
     components: dict[str, FilterComponent] = {}
     try:
-        for each in request.components:
-            component = FilterComponent(each.entity_type, each.match_type, each.match)
+        for requested in request.components:
+            component = FilterComponent(
+                requested.entity_type, requested.match_type, requested.match
+            )
             validate_component(component, components)
-            components[each.entity_type] = component
+            components[requested.entity_type] = component
             yield
         validate_types(components)
     except KafkaError as error:
         return {"error_code": error.code, "error_message": error.message, "entries": None}
-    wanted = QuotaFilter(components, request.strict)
+    quota_filter = QuotaFilter(components, request.strict)
     entries: list[Fields] = []
     for entity, quotas in services.controller.image.quotas.entities.copy().items():
-        if wanted.matches(entity):
+        if quota_filter.matches(entity):
             values = [{"key": key, "value": quotas[key]} for key in ordered(quotas)]
             entries.append({"entity": named(entity), "values": values})
         yield

@@ -21,13 +21,16 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(services: Services, exchange: Exchange, request: "DescribeClusterRequest") -> None:
-    wanted = getattr(request, "endpoint_type", BROKERS)
-    if wanted != BROKERS:
+    endpoint_type = getattr(request, "endpoint_type", BROKERS)
+    if endpoint_type != BROKERS:
         exchange.respond(
-            response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(wanted))
+            response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(endpoint_type))
         )
         return
-    asked, endpoint = request.include_cluster_authorized_operations, exchange.peer.endpoint
+    wants_operations, endpoint = (
+        request.include_cluster_authorized_operations,
+        exchange.peer.endpoint,
+    )
     exchange.respond(
         response(
             API_KEY,
@@ -40,15 +43,15 @@ def handle(services: Services, exchange: Exchange, request: "DescribeClusterRequ
             ],
             cluster_authorized_operations=(
                 metadata.cluster_operations(services.access(exchange))
-                if asked
+                if wants_operations
                 else OPERATIONS_NOT_REQUESTED
             ),
         )
     )
 
 
-def _wrong_endpoint(wanted: int) -> dict[str, Any]:
-    if wanted == CONTROLLERS:
+def _wrong_endpoint(endpoint_type: int) -> dict[str, Any]:
+    if endpoint_type == CONTROLLERS:
         message = (
             "The request was sent to an endpoint of type BROKER, but we wanted an endpoint "
             "of type CONTROLLER"
@@ -56,5 +59,5 @@ def _wrong_endpoint(wanted: int) -> dict[str, Any]:
         return {"error_code": ErrorCode.mismatched_endpoint_type, "error_message": message}
     return {
         "error_code": ErrorCode.unsupported_endpoint_type,
-        "error_message": f"Unsupported endpoint type {wanted}",
+        "error_message": f"Unsupported endpoint type {endpoint_type}",
     }

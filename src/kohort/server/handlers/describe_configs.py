@@ -70,7 +70,7 @@ async def _describe_many(
     flexible = exchange.version >= FLEXIBLE_SINCE
     count = (pack_compact_array if flexible else pack_array)(len(request.resources))
     tags = b"\0" if flexible else b""
-    before = len(_THROTTLE) + (1 if flexible else 4)
+    head_size = len(_THROTTLE) + (1 if flexible else 4)
     pieces = Pieces(_THROTTLE + count)
     errors: set[int] = set()
     size, seen = 0, set[tuple[int, str]]()
@@ -87,7 +87,7 @@ async def _describe_many(
         errors |= errors_in(alone)
         encoded = encode(alone)
         size += len(encoded)
-        pieces.append(encoded[before : len(encoded) - len(tags)])
+        pieces.append(encoded[head_size : len(encoded) - len(tags)])
     pieces.append(tags)
     exchange.respond_encoded(list(pieces), errors)
 
@@ -97,8 +97,8 @@ def _named_as(resource: "DescribeConfigsResource") -> dict[str, Any]:
 
 
 def _refused(resource: "DescribeConfigsResource", error: KafkaError) -> dict[str, Any]:
-    told = {"error_code": error.code, "error_message": error.message, "configs": ()}
-    return _named_as(resource) | told
+    fields = {"error_code": error.code, "error_message": error.message, "configs": ()}
+    return _named_as(resource) | fields
 
 
 def _repeated(resource: "DescribeConfigsResource") -> dict[str, Any]:
@@ -119,8 +119,8 @@ def _result(
     except KafkaError as error:
         return _refused(resource, error)
     names = frozenset(resource.configuration_keys or ())
-    wanted = [entry for entry in entries if not names or entry.name in names]
-    configs = [_config(request, entry) for entry in wanted]
+    selected = [entry for entry in entries if not names or entry.name in names]
+    configs = [_config(request, entry) for entry in selected]
     return _named_as(resource) | {"error_message": "", "configs": configs}
 
 
@@ -161,15 +161,19 @@ def _logger_entries(services: Services, name: str) -> Iterable[ConfigEntry]:
         raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
     validate_broker_id(name, (services.node_id,), str(services.node_id))
     return (
-        ConfigEntry(name=each, value=level, source=Source.LOGGER, kind=None, doc="", synonyms=())
-        for each, level in levels()
+        ConfigEntry(
+            name=logger_name, value=level, source=Source.LOGGER, kind=None, doc="", synonyms=()
+        )
+        for logger_name, level in levels()
     )
 
 
 def _named(services: Services, kind: ResourceType, name: str) -> Iterable[ConfigEntry]:
     if not name:
-        what = "Group name" if kind is ResourceType.GROUP else "Client metrics subscription name"
-        raise KafkaError(ErrorCode.invalid_request, f"{what} must not be empty")
+        kind_name = (
+            "Group name" if kind is ResourceType.GROUP else "Client metrics subscription name"
+        )
+        raise KafkaError(ErrorCode.invalid_request, f"{kind_name} must not be empty")
     return describe_resource(
         kind, services.controller.configuration.configs_of(kind, name), services.config
     )
@@ -178,7 +182,9 @@ def _named(services: Services, kind: ResourceType, name: str) -> Iterable[Config
 def _config(request: "DescribeConfigsRequest", entry: ConfigEntry) -> dict[str, Any]:
     documented = getattr(request, "include_documentation", False)
     sensitive = entry.kind == "password"
-    synonyms = [each._asdict() | ({"value": None} if sensitive else {}) for each in entry.synonyms]
+    synonyms = [
+        synonym._asdict() | ({"value": None} if sensitive else {}) for synonym in entry.synonyms
+    ]
     return {
         "name": entry.name,
         "value": None if sensitive else entry.value,

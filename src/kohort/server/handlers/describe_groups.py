@@ -41,30 +41,32 @@ async def handle(services: Services, exchange: Exchange, request: "DescribeGroup
     not become hundreds of megabytes.
     """
     version = exchange.version
-    asked = version >= 3 and request.include_authorized_operations
+    wants_operations = version >= 3 and request.include_authorized_operations
     access = services.access(exchange)
     allowed, denied = await split_in_chunks(request.groups, access.group)
     error = ErrorCode.group_authorization_failed
     rows = await collect_in_chunks(
-        denied, lambda each: _row(_refused(each, error), OPERATIONS_NOT_REQUESTED)
+        denied, lambda group: _row(_refused(group, error), OPERATIONS_NOT_REQUESTED)
     )
     members = 0
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(allowed)
-    while some := tuple(islice(following, _BATCH_SIZE)):
-        repeated = seen.intersection(some) if members > MAX_REPEATED_SIZE else ()
-        new = [each for each in some if each not in repeated]
+    while batch := tuple(islice(following, _BATCH_SIZE)):
+        repeated = seen.intersection(batch) if members > MAX_REPEATED_SIZE else ()
+        new = [group for group in batch if group not in repeated]
         responses = iter(
-            await submit_chunked(services, (partial(_request, version, each) for each in new))
+            await submit_chunked(services, (partial(_request, version, group) for group in new))
         )
-        for group in some:
+        for group in batch:
             described = (
                 _refused(group, ErrorCode.invalid_request) if group in repeated else next(responses)
             )
             members += len(described.members)
-            operations = access.operations(GROUP, group) if asked else OPERATIONS_NOT_REQUESTED
+            operations = (
+                access.operations(GROUP, group) if wants_operations else OPERATIONS_NOT_REQUESTED
+            )
             rows.append(_row(described, operations))
-        seen.update(some)
+        seen.update(batch)
         await slices.give_way()
     await respond_large(services, exchange, {"groups": rows}, len(rows) + members)
 

@@ -55,8 +55,8 @@ def _wanted(services: Services, topics: Iterable[Any] | None) -> Iterator[tuple[
         for topic in tuple(services.topics.all()):
             yield from ((topic.name, index) for index in range(len(topic.partitions)))
     else:
-        for each in topics:
-            yield from ((each.topic, index) for index in each.partitions)
+        for topic in topics:
+            yield from ((topic.topic, index) for index in topic.partitions)
 
 
 def _partitions(sizes: dict[int, int]) -> list[dict[str, Any]]:

@@ -59,15 +59,15 @@ def _described(
     except KafkaError as error:
         return result | _refusal(error)
     active = []
-    for each in producers:
+    for producer in producers:
         active.append(
             {
-                "producer_id": each.producer_id,
-                "producer_epoch": each.epoch,
-                "last_sequence": each.last_sequence,
-                "last_timestamp": each.last_timestamp,
-                "coordinator_epoch": each.coordinator_epoch,
-                "current_txn_start_offset": each.transaction_start,
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_timestamp,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.transaction_start,
             }
         )
         yield

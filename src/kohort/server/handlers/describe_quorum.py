@@ -75,10 +75,10 @@ def _unknown(request: "DescribeQuorumRequest") -> Steps:
     topics = []
     for topic in request.topics:
         partitions = []
-        for each in topic.partitions:
+        for partition in topic.partitions:
             partitions.append(
                 {
-                    "partition_index": each.partition_index,
+                    "partition_index": partition.partition_index,
                     "error_code": ErrorCode.unknown_topic_or_partition,
                     "error_message": UNKNOWN,
                 }

@@ -91,7 +91,7 @@ def _page(
     cursor: Cursor,
     limit: int,
 ) -> Generator[None, None, tuple[list[dict[str, Any]], Cursor | None]]:
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for name in names:
         yield
         first = cursor.partition_index if name == cursor.topic_name else 0
@@ -99,13 +99,13 @@ def _page(
         entry = _entry(services, access, listed, name, first, limit + 1)
         partitions = entry["partitions"]
         if partitions and limit == 0:
-            return found, Cursor(name, first)
+            return entries, Cursor(name, first)
         entry["partitions"] = partitions[:limit]
-        found.append(entry)
+        entries.append(entry)
         if len(partitions) > limit:
-            return found, Cursor(name, first + limit)
+            return entries, Cursor(name, first + limit)
         limit -= len(partitions)
-    return found, None
+    return entries, None
 
 
 def _denied(name: str) -> dict[str, Any]:

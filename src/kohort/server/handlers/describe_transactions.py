@@ -42,7 +42,7 @@ async def handle(
             response = await services.transactions.ask(query)
         seen.add(name)
         if response.metadata is not None:
-            partitions += sum(1 + len(each) for each in response.metadata.partitions.values())
+            partitions += sum(1 + len(numbers) for numbers in response.metadata.partitions.values())
         described.append((name, response))
         await slices.give_way()
     access = services.access(exchange)
@@ -55,7 +55,7 @@ async def handle(
     }
 
     def fields() -> dict[str, Any]:
-        return {"transaction_states": [_row(*each, visible) for each in described]}
+        return {"transaction_states": [_row(*item, visible) for item in described]}
 
     await respond_large(services, exchange, fields, len(described) + partitions)
 

@@ -43,9 +43,9 @@ def _steps(users: ScramUsers, request: "DescribeUserScramCredentialsRequest") ->
         named[user.name] += 1
         yield
     results = []
-    known = users.snapshot()
-    for name in named or known:
-        described = _described(known.get(name, {}), name, repeated=named[name] > 1)
+    users_by_name = users.snapshot()
+    for name in named or users_by_name:
+        described = _described(users_by_name.get(name, {}), name, repeated=named[name] > 1)
         results.append({"user": name} | described)
         yield
     return {"error_code": ErrorCode.none, "error_message": "", "results": results}

@@ -31,12 +31,12 @@ def handle(
 
 def _refused(request: "ElectLeadersRequest") -> Steps:
     results = []
-    for each in request.topic_partitions or ():
+    for requested in request.topic_partitions or ():
         partitions = []
-        for index in each.partitions:
+        for index in requested.partitions:
             partitions.append({"partition_id": index, **REFUSAL})
             yield
-        results.append({"topic": each.topic, "partition_result": partitions})
+        results.append({"topic": requested.topic, "partition_result": partitions})
         yield
     error = ErrorCode.cluster_authorization_failed
     return {"error_code": error, "replica_election_results": results}
@@ -48,13 +48,13 @@ def _steps(services: Services, request: "ElectLeadersRequest", election: int) ->
         for topic in tuple(services.topics.all()):
             results.append({"topic": topic.name, "partition_result": ()})
             yield
-    for each in request.topic_partitions or ():
+    for requested in request.topic_partitions or ():
         partitions = []
-        for index in each.partitions:
-            code, message = _outcome(services, each.topic, index, election)
+        for index in requested.partitions:
+            code, message = _outcome(services, requested.topic, index, election)
             partitions.append({"partition_id": index, "error_code": code, "error_message": message})
             yield
-        results.append({"topic": each.topic, "partition_result": partitions})
+        results.append({"topic": requested.topic, "partition_result": partitions})
         yield
     refused = election not in TYPES
     return {

@@ -21,8 +21,8 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
     An offset behind the end is OFFSET_OUT_OF_RANGE: who asks for it knows more than there is. A
     node without the log responds NOT_LEADER_OR_FOLLOWER.
     """
-    ((wanted,),) = ([*topic.partitions] for topic in request.topics)
-    log, offset = services.controller.metadata_log, wanted.fetch_offset
+    ((requested,),) = ([*topic.partitions] for topic in request.topics)
+    log, offset = services.controller.metadata_log, requested.fetch_offset
     if log is None:
         records, error, high_watermark = b"", ErrorCode.not_leader_or_follower, -1
     elif offset > log.end_offset:

@@ -39,15 +39,15 @@ def handle(
     assert controller is not None
     if _is_of_loggers(request):
         handler: Any = handler_module(exchange.api_key)
-        here: Coroutine[Any, Any, None] | None = handler.handle(services, exchange, request)
-        return here
+        result: Coroutine[Any, Any, None] | None = handler.handle(services, exchange, request)
+        return result
     return _forward(services, controller, exchange, request)
 
 
 def _is_of_loggers(request: Any) -> bool:
     """Whether the request has levels of loggers, which each process has for itself."""
     resources = getattr(request, "resources", ())
-    return any(each.resource_type == ResourceType.BROKER_LOGGER for each in resources)
+    return any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in resources)
 
 
 async def _forward(

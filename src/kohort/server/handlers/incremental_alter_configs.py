@@ -47,7 +47,7 @@ async def handle(
 async def _alter(
     services: Services, resource: "IncrementalAlterConfigsAlterConfigsResource", validate_only: bool
 ) -> None:
-    changes = [_change(each) for each in resource.configs[:MAX_CONFIGS]]
+    changes = [_change(config) for config in resource.configs[:MAX_CONFIGS]]
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.TOPIC:
 
@@ -62,12 +62,12 @@ async def _alter(
         resource_kind = validate_resource(services, kind, name)
         _validate(changes)
 
-        def wanted() -> Mapping[str, str]:
+        def new_configs() -> Mapping[str, str]:
             current = services.controller.configuration.configs_of(resource_kind, name)
             return altered(resource_kind, current, changes, services.config)
 
-        named = (each.name for each in changes)
-        await replace_configs(services, resource_kind, name, wanted, named, validate_only)
+        named = (config.name for config in changes)
+        await replace_configs(services, resource_kind, name, new_configs, named, validate_only)
 
 
 def _change(config: "IncrementalAlterConfigsAlterableConfig") -> ConfigChange:
@@ -82,11 +82,11 @@ def _change(config: "IncrementalAlterConfigsAlterableConfig") -> ConfigChange:
 
 def _validate(changes: Iterable[ConfigChange]) -> None:
     validate_keys(
-        (each.name for each in changes),
+        (change.name for change in changes),
         (
-            each.name
-            for each in changes
-            if each.value is None and each.operation is not Operation.DELETE
+            change.name
+            for change in changes
+            if change.value is None and change.operation is not Operation.DELETE
         ),
     )
 

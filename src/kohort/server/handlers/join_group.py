@@ -69,8 +69,11 @@ def _protocols(services: Services, request: "JoinGroupRequest") -> tuple[tuple[s
     # What the coordinator refuses because it is too long need not be copied out of the request.
     longest = services.config["message.max.bytes"]
     return tuple(
-        (each.name, each.metadata if len(each.metadata) > longest else bytes(each.metadata))
-        for each in islice(request.protocols, MAX_PROTOCOLS)
+        (
+            protocol.name,
+            protocol.metadata if len(protocol.metadata) > longest else bytes(protocol.metadata),
+        )
+        for protocol in islice(request.protocols, MAX_PROTOCOLS)
     )
 
 
@@ -85,6 +88,8 @@ def _respond(exchange: Exchange, response: JoinGroupResponse) -> None:
         leader=response.leader,
         skip_assignment=response.skip_assignment,
         member_id=response.member_id,
-        members=[(each.member_id, each.instance_id, each.metadata) for each in response.members],
+        members=[
+            (member.member_id, member.instance_id, member.metadata) for member in response.members
+        ],
     )
     exchange.respond_encoded(joined(body), (response.error,))

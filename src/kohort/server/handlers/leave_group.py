@@ -47,8 +47,8 @@ async def _leave_in_parts(
     """Have `BATCH_SIZE` members leave after the others: each part is one decision of the shard."""
     following, members = iter(request.members), []
     error = NONE
-    while error is NONE and (some := tuple(islice(following, BATCH_SIZE))):
-        leaving = tuple(_leaving(exchange.version, each) for each in some)
+    while error is NONE and (batch := tuple(islice(following, BATCH_SIZE))):
+        leaving = tuple(_leaving(exchange.version, member) for member in batch)
         part = partial(_request, exchange.version, request.group_id, leaving)
         response = await submit_and_wait(services, part)
         error = response.error
@@ -67,14 +67,14 @@ def _request(
 def _members(version: int, request: "LeaveGroupRequest") -> tuple[LeavingMember, ...]:
     if version < 3:
         return (LeavingMember(member_id=request.member_id, instance_id=None),)
-    return tuple(_leaving(version, each) for each in request.members)
+    return tuple(_leaving(version, member) for member in request.members)
 
 
-def _leaving(version: int, each: "MemberIdentity") -> LeavingMember:
+def _leaving(version: int, member: "MemberIdentity") -> LeavingMember:
     return LeavingMember(
-        member_id=each.member_id,
-        instance_id=each.group_instance_id,
-        reason=cut_reason(each.reason) if version >= 5 else None,
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        reason=cut_reason(member.reason) if version >= 5 else None,
     )
 
 

@@ -34,18 +34,18 @@ def handle(
         refuse(exchange)
         return None
     if exchange.version == 0:
-        wanted: Iterable[int] = (ResourceType.CLIENT_METRICS,)
+        kinds: Iterable[int] = (ResourceType.CLIENT_METRICS,)
     else:
-        wanted = frozenset(request.resource_types) or KINDS
-    return respond_in_chunks(services, exchange, _steps(services, frozenset(wanted)))
+        kinds = frozenset(request.resource_types) or KINDS
+    return respond_in_chunks(services, exchange, _steps(services, frozenset(kinds)))
 
 
-def _steps(services: Services, wanted: frozenset[int]) -> Steps:
-    if not wanted <= frozenset(KINDS):
+def _steps(services: Services, kinds: frozenset[int]) -> Steps:
+    if not kinds <= frozenset(KINDS):
         return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
     resources = []
     for kind in KINDS:
-        for name in _names(services, kind) if kind in wanted else ():
+        for name in _names(services, kind) if kind in kinds else ():
             resources.append({"resource_name": name, "resource_type": kind})
             yield
     return {"config_resources": resources}

@@ -48,7 +48,10 @@ async def handle(services: Services, exchange: Exchange, request: "ListGroupsReq
     groups = listed.groups
     if not access.cluster():
         groups = tuple(
-            await collect_in_chunks(groups, lambda each: each if access.group(each.group) else None)
+            await collect_in_chunks(
+                groups,
+                lambda listed_group: listed_group if access.group(listed_group.group) else None,
+            )
         )
     fields = {"error_code": listed.error, "groups": map(_row, groups)}
     await respond_large(services, exchange, fields, len(groups))

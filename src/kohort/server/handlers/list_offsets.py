@@ -155,13 +155,15 @@ async def _look_up(
             if partition.timestamp == SpecialTimestamp.MAX_TIMESTAMP
             else log.offset_for_timestamp(partition.timestamp)
         )
-        place = await look_up(steps, slices, services.heavy_work)
+        position = await look_up(steps, slices, services.heavy_work)
         readable_end = _readable_end(log, request)
     except (KafkaError, OSError) as failure:
         return _failed(failure)
-    if place is None or place[0] >= readable_end:  # as in Kafka: the consumer cannot read it yet
+    if (
+        position is None or position[0] >= readable_end
+    ):  # as in Kafka: the consumer cannot read it yet
         return ListedOffset()
-    return ListedOffset(*place, leader_epoch=log.leader_epochs.at(place[0]))
+    return ListedOffset(*position, leader_epoch=log.leader_epochs.at(position[0]))
 
 
 def _find(

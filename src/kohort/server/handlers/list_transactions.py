@@ -91,25 +91,29 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
         raise KafkaError(ErrorCode.invalid_regular_expression, str(error)) from None
 
 
-async def _list(services: Services, exchange: Exchange, wanted: Filter) -> list[dict[str, Any]]:
+async def _list(
+    services: Services, exchange: Exchange, transaction_filter: Filter
+) -> list[dict[str, Any]]:
     may_describe = services.access(exchange).quietly().transactional_id
     rows = []
     slices = TimeSlices()
     for shard in services.transactions.shards():
         following = iter(tuple(shard.items()))
-        while some := tuple(islice(following, CHUNK)):
+        while batch := tuple(islice(following, CHUNK)):
             if services.has_authorizer:
-                some = tuple(each for each in some if may_describe(each[0]))
-            if wanted.pattern is None:
-                rows += _rows(wanted, some)
+                batch = tuple(item for item in batch if may_describe(item[0]))
+            if transaction_filter.pattern is None:
+                rows += _rows(transaction_filter, batch)
             else:  # one that takes long must not hold up others
-                rows += await services.heavy_work.run(partial(_rows, wanted, some))
+                rows += await services.heavy_work.run(partial(_rows, transaction_filter, batch))
             await slices.give_way()
     return rows
 
 
-def _rows(wanted: Filter, some: Sequence[tuple[str, TransactionMetadata]]) -> list[dict[str, Any]]:
-    return [_row(*each) for each in some if wanted.wants(*each)]
+def _rows(
+    transaction_filter: Filter, items: Sequence[tuple[str, TransactionMetadata]]
+) -> list[dict[str, Any]]:
+    return [_row(*item) for item in items if transaction_filter.wants(*item)]
 
 
 def _row(transactional_id: str, metadata: TransactionMetadata) -> dict[str, Any]:

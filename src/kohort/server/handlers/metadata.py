@@ -238,15 +238,17 @@ async def _respond_in_slices(
     errors: set[ErrorCode] = set()
     slices = TimeSlices()
     start = 0
-    while some := _some(entries):
-        encode_some = partial(_encode, services, exchange, request, brokers, some)
-        large = _partitions(some) > PARTITIONS_PER_TURN
+    while batch := _some(entries):
+        encode_some = partial(_encode, services, exchange, request, brokers, batch)
+        large = _partitions(batch) > PARTITIONS_PER_TURN
         encoded = await services.heavy_work.run(encode_some) if large else encode_some()
         # The number of topics is below 126: the last byte of it is the first one that differs.
-        start = start or next(at for at, byte in enumerate(empty) if encoded[at] != byte) + 1
+        start = (
+            start or next(index for index, byte in enumerate(empty) if encoded[index] != byte) + 1
+        )
         pieces.append(encoded[start : len(encoded) - (len(empty) - start)])
-        described += len(some)
-        errors |= _errors(some)
+        described += len(batch)
+        errors |= _errors(batch)
         await slices.give_way()
     flexible = exchange.version >= FLEXIBLE_SINCE
     head = empty[: start - (1 if flexible else 4)]
@@ -298,8 +300,16 @@ def _encode(
 
 
 def _errors(entries: Iterable[dict[str, Any]]) -> set[ErrorCode]:
-    described = (each for entry in entries for each in (entry, *entry.get("partitions", ())))
-    return {each["error_code"] for each in described if "error_code" in each}
+    described = (
+        described_item
+        for entry in entries
+        for described_item in (entry, *entry.get("partitions", ()))
+    )
+    return {
+        described_item["error_code"]
+        for described_item in described
+        if "error_code" in described_item
+    }
 
 
 def _end(

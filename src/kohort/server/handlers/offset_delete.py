@@ -59,16 +59,16 @@ async def _delete_many(
     missing: dict[str, bytearray] = {}
     errors: set[int] = set()
     for topic in request.topics:
-        before = len(existing)
+        former_count = len(existing)
         for start in range(0, len(topic.partitions), PARTITIONS_PER_TURN):
             errors |= _sort_out(services, access, topic, start, existing, missing)
             await slices.give_way()
-        if len(existing) > before:
-            counts.append((topic.name, len(existing) - before))
+        if len(existing) > former_count:
+            counts.append((topic.name, len(existing) - former_count))
     packed = bytearray()
     for start in range(0, max(len(existing), 1), PARTITIONS_PER_TURN):
-        some = existing[start : start + PARTITIONS_PER_TURN]
-        response = await submit_and_wait(services, partial(_request, request.group_id, some))
+        batch = existing[start : start + PARTITIONS_PER_TURN]
+        response = await submit_and_wait(services, partial(_request, request.group_id, batch))
         if response.error is not NONE:
             _respond(exchange, PartitionResponses(), response)
             return
@@ -124,12 +124,12 @@ def _entries(
     counts: Sequence[tuple[str, int]], packed: bytearray, missing: dict[str, bytearray]
 ) -> Sequence[tuple[str, bytearray]]:
     """The packed partitions of each topic, in the order of `PartitionResponses.merged_with`."""
-    at = 0
+    start = 0
     expected: list[tuple[str, bytearray]] = []
     for name, count in counts:
-        end = at + count * _PARTITION_BYTES
-        expected.append((name, packed[at:end]))
-        at = end
+        end = start + count * _PARTITION_BYTES
+        expected.append((name, packed[start:end]))
+        start = end
     if not missing:
         return expected
     for name, partitions in expected:
@@ -147,12 +147,12 @@ def _existing(
     for topic in request.topics:
         count, error = _partitions_of(services, access, topic.name)
         indexes = [partition.partition_index for partition in topic.partitions]
-        here = [index for index in indexes if 0 <= index < count]
-        if not count or len(here) < len(indexes):
+        existing_indexes = [index for index in indexes if 0 <= index < count]
+        if not count or len(existing_indexes) < len(indexes):
             missing = (index for index in indexes if not 0 <= index < count)
             responses.add_errors((topic.name, None), missing, error)
-        responses.expect((topic.name, None), len(here))
-        existing += [TopicPartition(topic.name, index) for index in here]
+        responses.expect((topic.name, None), len(existing_indexes))
+        existing += [TopicPartition(topic.name, index) for index in existing_indexes]
     return tuple(existing)
 
 

@@ -211,9 +211,9 @@ async def _fetch_many(
                 pieces.append(piece)
             continue
         encode_group = partial(_encoded, exchange.api_key, exchange.version, group, response)
-        many = len(response.offsets) > CHUNK
+        is_large = len(response.offsets) > CHUNK
         alone, group_errors = (
-            await services.heavy_work.run(encode_group) if many else encode_group()
+            await services.heavy_work.run(encode_group) if is_large else encode_group()
         )
         errors |= group_errors
         pieces.append(alone[_BEFORE_GROUP : -len(_TAGS)])
@@ -281,8 +281,8 @@ class _Group:
         if self._version < 10:
             return str(topic.name)
         topic_id = topic.topic_id
-        found = None if topic_id is None else self._services.topics.by_id(topic_id)
-        return None if found is None else found.name
+        existing = None if topic_id is None else self._services.topics.by_id(topic_id)
+        return None if existing is None else existing.name
 
     def _known(self) -> Iterator[tuple[Any, str]]:
         """The requested topics that exist and that the client may describe."""
@@ -355,10 +355,12 @@ class _Group:
             in_partitions = self._version == 1 or (
                 self._version < SEVERAL_GROUPS_SINCE and response.error in _ASKED_AGAIN
             )
-            return [_refused(each, response.error) for each in self._topics if in_partitions]
+            return [_refused(topic, response.error) for topic in self._topics if in_partitions]
         if self._everything:
             return self._committed(self._visible(response.offsets))
-        refused = (_refused(each, error) for each in self._topics if (error := self._error(each)))
+        refused = (
+            _refused(topic, error) for topic in self._topics if (error := self._error(topic))
+        )
         return [*self._in_request_order(response.offsets), *refused]
 
     def _error(self, topic: "OffsetFetchRequestTopics") -> ErrorCode | None:
@@ -381,17 +383,17 @@ class _Group:
 
     def _committed(self, offsets: Iterable[FetchedOffset]) -> list[_Fields]:
         topics: dict[str, list[_Fields]] = {}
-        for each in offsets:
-            topics.setdefault(each.topic, []).append(_partition(each))
+        for offset in offsets:
+            topics.setdefault(offset.topic, []).append(_partition(offset))
         if self._version < 10:
             return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-        known = [
+        existing = [
             (self._services.topics.get(name), partitions) for name, partitions in topics.items()
         ]
         # A topic that was deleted meanwhile has no id, and cannot be shown.
         return [
             {"topic_id": topic.id, "partitions": partitions}
-            for topic, partitions in known
+            for topic, partitions in existing
             if topic is not None
         ]
 

@@ -31,11 +31,11 @@ def _steps(services: Services, exchange: Exchange, request: "OffsetForLeaderEpoc
     for topic in request.topics:
         allowed = is_broker or access.topic(topic.topic)
         partitions = []
-        for each in topic.partitions:
+        for partition in topic.partitions:
             partitions.append(
-                _end(services, topic.topic, each)
+                _end(services, topic.topic, partition)
                 if allowed
-                else _failed(each.partition, ErrorCode.topic_authorization_failed)
+                else _failed(partition.partition, ErrorCode.topic_authorization_failed)
             )
             yield
         topics.append({"topic": topic.topic, "partitions": partitions})
@@ -47,20 +47,20 @@ def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
     return {"partition": partition, "error_code": error}
 
 
-def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
-    log = services.topics.log(topic, wanted.partition)
+def _end(services: Services, topic: str, requested: Any) -> dict[str, Any]:
+    log = services.topics.log(topic, requested.partition)
     if log is None:
-        return _failed(wanted.partition, ErrorCode.unknown_topic_or_partition)
-    if error := validate_leader_epoch(wanted.current_leader_epoch, log):
-        return _failed(wanted.partition, error)
+        return _failed(requested.partition, ErrorCode.unknown_topic_or_partition)
+    if error := validate_leader_epoch(requested.current_leader_epoch, log):
+        return _failed(requested.partition, error)
     try:
         log.ensure_open()
     except KafkaError as failure:
-        return _failed(wanted.partition, failure.code)
+        return _failed(requested.partition, failure.code)
     # An epoch that never was has no end: both are -1.
-    end = log.leader_epochs.end_of(wanted.leader_epoch, log.start_offset, log.end_offset)
+    end = log.leader_epochs.end_of(requested.leader_epoch, log.start_offset, log.end_offset)
     return {
-        "partition": wanted.partition,
+        "partition": requested.partition,
         "error_code": ErrorCode.none,
         "leader_epoch": end.epoch,
         "end_offset": end.end_offset,

@@ -46,8 +46,8 @@ def _assignments(
     request: "SyncGroupRequest",
 ) -> Generator[None, None, tuple[tuple[str, bytes], ...]]:
     assignments = []
-    for each in request.assignments:
-        assignments.append(_assignment(each))
+    for assignment in request.assignments:
+        assignments.append(_assignment(assignment))
         yield
     return tuple(assignments)
 

@@ -70,8 +70,8 @@ async def handle(services: Services, exchange: Exchange, request: "TxnOffsetComm
             services, exchange.version, request, drop_oversized(services, offsets)
         )
     encode = partial(_encoded, exchange.version, responses, response, offsets)
-    many = responses.elements > PARTITIONS_PER_TURN
-    exchange.respond_encoded(*(await services.heavy_work.run(encode) if many else encode()))
+    is_large = responses.elements > PARTITIONS_PER_TURN
+    exchange.respond_encoded(*(await services.heavy_work.run(encode) if is_large else encode()))
 
 
 async def _commit(
@@ -153,7 +153,7 @@ def _encoded(
     offsets: Sequence[OffsetToCommit],
 ) -> tuple[bytes, set[int]]:
     results = merge_errors(response, offsets).results
-    topics = responses.merged_with((at, _in_version(error, version)) for at, error in results)
+    topics = responses.merged_with((key, _in_version(error, version)) for key, error in results)
     errors: set[int] = {error for _, _, partitions in topics for _, error in partitions}
     return response_fast_path.txn_offset_commit(version, topics), errors
 

@@ -36,9 +36,9 @@ def handle(
 
 def _steps(services: Services, request: "UpdateFeaturesRequest") -> Steps:
     results = []
-    for each in request.feature_updates:
+    for update in request.feature_updates:
         try:
-            _validate(services.node_id, each)
+            _validate(services.node_id, update)
         except KafkaError as error:
             return {
                 "error_code": error.code,
@@ -47,7 +47,7 @@ def _steps(services: Services, request: "UpdateFeaturesRequest") -> Steps:
                 "results": (),
             }
         results.append(
-            {"feature": each.feature, "error_code": ErrorCode.none, "error_message": "NONE"}
+            {"feature": update.feature, "error_code": ErrorCode.none, "error_message": "NONE"}
         )
         yield
     return {"error_code": ErrorCode.none, "error_message": None, "results": results}

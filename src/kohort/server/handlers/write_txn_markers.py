@@ -30,20 +30,20 @@ async def handle(services: Services, exchange: Exchange, request: "WriteTxnMarke
     results = []
     slices = TimeSlices()
     count = 0
-    for each in request.markers:
+    for requested in request.markers:
         marker = Marker(
-            each.producer_id,
-            each.producer_epoch,
-            each.transaction_result,
-            getattr(each, "transaction_version", 0),
-            each.coordinator_epoch,
+            requested.producer_id,
+            requested.producer_epoch,
+            requested.transaction_result,
+            getattr(requested, "transaction_version", 0),
+            requested.coordinator_epoch,
         )
         topics = [
             (topic.name, await _write(services, marker, topic, slices, allowed=allowed))
-            for topic in each.topics
+            for topic in requested.topics
         ]
         count += 1 + sum(1 + len(errors) for _, errors in topics)
-        results.append((each.producer_id, topics))
+        results.append((requested.producer_id, topics))
 
     def fields() -> dict[str, Any]:
         return {"markers": [_result(*result) for result in results]}
