@@ -12,7 +12,7 @@ from kohort.cli.offline_users import OfflineUsers
 from kohort.cli.users import list_users
 from kohort.errors import KohortError
 from kohort.log.worker_directories import spread
-from kohort.server.cluster.workers import place_of
+from kohort.server.cluster.workers import worker_index_of
 
 PASSWORD = "a secret word"
 
@@ -78,7 +78,7 @@ def test_users_of_a_data_directory_are_those_of_its_server(
     online("users", "remove", "alice")
     change_users(online, password_file)
     server.stop()
-    spread(data, 3, place_of(3))
+    spread(data, 3, worker_index_of(3))
     before = sorted(data.rglob("*-*"))
     assert offline("users", "list").rows == rows("alice")
     assert sorted(data.rglob("*-*")) == before

@@ -24,7 +24,7 @@ from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Pa
 from kohort.security.acls import ResourceType as AclResource
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
-from kohort.server.controller import Growth, NewTopic
+from kohort.server.controller import NewPartitions, NewTopic
 from kohort.server.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -140,7 +140,7 @@ class Changes:
                 raise
 
     async def create(self, node: Node, name: str) -> None:
-        (made,) = await node.controller.topics.create_each(
+        (made,) = await node.controller.topics.create_topics(
             [NewTopic(name, self.random.randint(1, 3))]
         )
         if isinstance(made, KafkaError):
@@ -148,13 +148,15 @@ class Changes:
         self.told["created", name] += 1
 
     async def delete(self, node: Node, name: str) -> None:
-        refused = await node.controller.writer.change(node.controller.topics.delete_each([name]))
+        refused = await node.controller.writer.change(node.controller.topics.delete_topics([name]))
         if name in refused:
             raise refused[name]
         self.told["deleted", name] += 1
 
     async def grow(self, node: Node, name: str) -> None:
-        (grown,) = await node.controller.topics.grow_each([Growth(name, self.random.randint(2, 9))])
+        (grown,) = await node.controller.topics.create_partitions(
+            [NewPartitions(name, self.random.randint(2, 9))]
+        )
         if isinstance(grown, KafkaError):
             raise grown
         self.told["grown", name] += 1
@@ -335,10 +337,12 @@ async def test_a_creation_does_not_wait_for_a_leader_of_a_topic_that_was_deleted
     cluster = Nodes(**COORDINATORS)
     one, two = await cluster.start(1), await cluster.start(2)
     for deleting in (one, two):
-        making = asyncio.create_task(one.controller.topics.create_each([NewTopic("orders", 3)]))
+        making = asyncio.create_task(one.controller.topics.create_topics([NewTopic("orders", 3)]))
         while two.topics.get("orders") is None:
             await two.controller.writer.catch_up()
-        await deleting.controller.writer.change(deleting.controller.topics.delete_each(["orders"]))
+        await deleting.controller.writer.change(
+            deleting.controller.topics.delete_topics(["orders"])
+        )
         await one.controller.writer.catch_up()
         await two.controller.writer.catch_up()
         async with asyncio.timeout(60):

@@ -16,7 +16,7 @@ from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
 from kohort.server.cluster.handover import READY_TIMEOUT_MS
-from kohort.server.controller import Growth, NewTopic
+from kohort.server.controller import NewPartitions, NewTopic
 from kohort.server.replicas import SharedReplicaManager, Topic
 from kohort.testing.nodes import START, Node, Nodes
 from kohort.types import TopicIdPartition
@@ -28,7 +28,7 @@ PARTITIONS = 4
 async def test_partitions_of_a_crashed_node_are_led_by_others_with_all_records() -> None:
     cluster = Nodes(**COORDINATORS)
     one, two = await cluster.start(1), await cluster.start(2)
-    await one.controller.topics.create_each([NewTopic("orders", PARTITIONS)])
+    await one.controller.topics.create_topics([NewTopic("orders", PARTITIONS)])
     await cluster.advance(500)
     led = {
         node: len([p for p in node.controller.replicas.led_epochs if p.topic == "orders"])
@@ -66,11 +66,11 @@ async def test_topics_that_grow_together_take_few_batches() -> None:
     cluster = Nodes(**COORDINATORS)
     one, two = await cluster.start(1), await cluster.start(2)
     names = [f"topic-{number}" for number in range(300)]
-    await one.controller.topics.create_each([NewTopic(name, 1) for name in names])
+    await one.controller.topics.create_topics([NewTopic(name, 1) for name in names])
     await cluster.advance(1_000)
     before = len(cluster.shared.metadata)
-    wanted = [Growth(name, 2) for name in names]
-    grown = await one.controller.topics.grow_each([*wanted, Growth("unknown", 2)])
+    wanted = [NewPartitions(name, 2) for name in names]
+    grown = await one.controller.topics.create_partitions([*wanted, NewPartitions("unknown", 2)])
     assert all(isinstance(each, Topic) for each in grown[:-1])
     codes = [each.code for each in grown if isinstance(each, KafkaError)]
     assert codes == [ErrorCode.unknown_topic_or_partition]
@@ -100,16 +100,16 @@ async def test_a_change_times_out_and_is_settled_before_the_next_one() -> None:
     one = await cluster.start(1)
     assert isinstance(one.storage, SilentStorage)
     one.storage.answers.clear()
-    changes = [one.controller.topics.create_each([NewTopic("orders", n)], soon()) for n in (1, 2)]
+    changes = [one.controller.topics.create_topics([NewTopic("orders", n)], soon()) for n in (1, 2)]
     outcomes = await asyncio.gather(*changes, return_exceptions=True)
     assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [
         ErrorCode.request_timed_out
     ] * 2
     with pytest.raises(KafkaError) as late:
-        await one.controller.writer.change(one.controller.topics.delete_each(["orders"]), soon())
+        await one.controller.writer.change(one.controller.topics.delete_topics(["orders"]), soon())
     assert late.value.code is ErrorCode.request_timed_out
     await one.controller.writer.catch_up(soon())
-    third = asyncio.create_task(one.controller.topics.create_each([NewTopic("orders", 3)]))
+    third = asyncio.create_task(one.controller.topics.create_topics([NewTopic("orders", 3)]))
     one.storage.answers.set()
     (refused,) = await third
     assert isinstance(refused, KafkaError)
@@ -126,7 +126,7 @@ def soon() -> float:
 async def test_a_planned_move_raises_the_epoch() -> None:
     cluster = Nodes(**COORDINATORS)
     one, two = await cluster.start(1), await cluster.start(2)
-    await one.controller.topics.create_each([NewTopic("orders", 1)])
+    await one.controller.topics.create_topics([NewTopic("orders", 1)])
     await cluster.advance(500)
     former = await cluster.leader("orders", 0)
     topic = one.topics.get("orders")
@@ -145,7 +145,7 @@ async def test_a_next_leader_that_is_never_ready_gets_the_partition_all_the_same
     for node_id in (1, 2):
         node = await cluster.start(node_id)
         node.storage.logs.on_reopened.append(begin_reading)
-    await cluster.nodes[1].controller.topics.create_each([NewTopic("orders", 1)])
+    await cluster.nodes[1].controller.topics.create_topics([NewTopic("orders", 1)])
     await cluster.advance(500)
     former = await cluster.leader("orders", 0)
     topic = node.topics.get("orders")
@@ -192,7 +192,9 @@ class NodeSimulation:
 
     async def run(self, steps: int) -> None:
         await self.start(1)
-        await self.cluster.nodes[1].controller.topics.create_each([NewTopic("orders", PARTITIONS)])
+        await self.cluster.nodes[1].controller.topics.create_topics(
+            [NewTopic("orders", PARTITIONS)]
+        )
         for _ in range(steps):
             await self.step()
         self.hung.clear()

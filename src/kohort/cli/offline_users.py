@@ -21,7 +21,7 @@ from kohort.security.scram import (
     credential_of,
     salted_password,
 )
-from kohort.server.cluster import open_directory, place_of
+from kohort.server.cluster import open_directory, worker_index_of
 from kohort.server.config import Config
 from kohort.server.controller import Controller, open_controller
 from kohort.server.replicas import Placement
@@ -90,7 +90,7 @@ class OfflineUsers:
 
 def _first_of(workers: int) -> Placement:
     """Which logs the first of so many workers has: one of them is that of the metadata."""
-    place = place_of(workers)
+    place = worker_index_of(workers)
     return lambda partition: place(partition) == 0
 
 

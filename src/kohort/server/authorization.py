@@ -298,7 +298,7 @@ class Authorization:
         self._audit = audit
         self._version = authorizer.acls.version
         self._forgotten = authorizer.forgotten
-        self._peers: dict[int, _KnownPeer] = {}
+        self._peers: dict[int, _CachedPeer] = {}
         """By the identity of the peer, which is that of a connection and kept alive here."""
 
     def access(self, question: Question) -> Access:
@@ -311,7 +311,7 @@ class Authorization:
         if cached is None:
             if len(self._peers) >= MAX_PEERS:
                 self._peers.clear()
-            cached = self._peers[id(peer)] = _KnownPeer(peer, {})
+            cached = self._peers[id(peer)] = _CachedPeer(peer, {})
         access = cached.accesses.get(question.api_key)
         if access is None:
             permissions = authorizer.of(peer.principal, peer.host)
@@ -322,6 +322,6 @@ class Authorization:
         return access
 
 
-class _KnownPeer(NamedTuple):
+class _CachedPeer(NamedTuple):
     peer: Peer
     accesses: dict[int, Access]

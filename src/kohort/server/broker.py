@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.serve")
 
-RESPONSES_WITHIN_S = 3.0
+RESPONSE_TIMEOUT_S = 3.0
 """Time that requests in progress have when the server ends; `kohort serve` has 5 s for all of it.
 """
 
@@ -180,13 +180,13 @@ class Broker:
             self._open_groups()
             self._open_transactions()
             self._open_observer()
-            await self._settle()
+            await self._await_durable_topics()
             self.dispatcher = Dispatcher(await self._bind(), self._handler_module)
             self.listener.serve(self._dispatch, self._throttling)
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self.config.on_change.append(self._configure)
-            await self._take_part()
+            await self._participate()
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:
@@ -248,7 +248,7 @@ class Broker:
             raise
         self.topics = self.controller.replicas.topics
 
-    async def _take_part(self) -> None:
+    async def _participate(self) -> None:
         """Follow the controller, or lead partitions beside other nodes."""
         participant = self._cluster.participant
         if participant is not None:
@@ -352,7 +352,7 @@ class Broker:
             )
         return topic.partitions
 
-    async def _settle(self) -> None:
+    async def _await_durable_topics(self) -> None:
         """Wait until the records of all topics are as durable as the policy asks.
 
         Nothing in a topic is acknowledged before: a log without its topic's record is a leftover
@@ -367,7 +367,7 @@ class Broker:
 
     async def _bind(self) -> Services:
         """Bind the addresses, which completes what handlers need."""
-        self._opened.push_async_callback(self.listener.close, RESPONSES_WITHIN_S)
+        self._opened.push_async_callback(self.listener.close, RESPONSE_TIMEOUT_S)
         for config in self.config.listeners:
             await self._bind_listener(config)
         first = self.listener.listeners[0].endpoint

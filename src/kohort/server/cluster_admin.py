@@ -45,7 +45,7 @@ class ClusterAdmin:
     def __init__(self, storage: SharedStorage) -> None:
         self._storage = storage
         self._metadata = SharedMetadataLog(storage, SystemClock().timestamp)
-        self._gone: frozenset[int] = frozenset()
+        self._expired: frozenset[int] = frozenset()
         """Nodes whose processes have ended and that no other node has fenced yet."""
         self.has_changed = False
         """Whether the change is logged: the nodes complete it without this process."""
@@ -71,7 +71,7 @@ class ClusterAdmin:
         before the end.
         """
         await self._read_cluster()
-        self._ensure_others(node)
+        self._ensure_other_nodes(node)
         await self._change(partial(self._drain_records, node))
         cluster = self._metadata.state.cluster
         while any(True for _ in cluster.led_by(node)):
@@ -82,7 +82,7 @@ class ClusterAdmin:
     async def move(self, topic: str, partition: int, to: int) -> None:
         """Move a partition; return when node `to` leads it. Raises KohortError if cancelled."""
         await self._read_cluster()
-        id_partition = self._place(topic, partition)
+        id_partition = self._id_partition(topic, partition)
         await self._change(partial(self._planned, id_partition, to))
         cluster = self._metadata.state.cluster
         while cluster.moves.get(id_partition) == to:
@@ -99,7 +99,7 @@ class ClusterAdmin:
                 "the cluster by the search_path of the URL"
             )
         observed = await self._storage.observe()
-        self._gone = frozenset(
+        self._expired = frozenset(
             node.id for node in nodes.values() if observed.is_gone(node.id, node.session)
         )
         return observed
@@ -139,10 +139,10 @@ class ClusterAdmin:
             raise KohortError(f"there is no node {number}, only {node_ids}")
         return node
 
-    def _ensure_others(self, node: int) -> None:
+    def _ensure_other_nodes(self, node: int) -> None:
         self._node(node)
         nodes = self._metadata.state.cluster.nodes.values()
-        if all(other.id in (node, *self._gone) or other.is_draining for other in nodes):
+        if all(other.id in (node, *self._expired) or other.is_draining for other in nodes):
             raise KohortError(
                 f"no other node takes what node {node} leads: start one, or start one again that "
                 "was drained"
@@ -152,10 +152,10 @@ class ClusterAdmin:
         registered = self._node(node)
         if registered.is_draining:
             return []
-        self._ensure_others(node)  # another operator may have drained them
+        self._ensure_other_nodes(node)  # another operator may have drained them
         return [replace(registered, is_draining=True)]
 
-    def _place(self, topic: str, partition: int) -> TopicIdPartition:
+    def _id_partition(self, topic: str, partition: int) -> TopicIdPartition:
         for topic_id, record in self._metadata.state.topics.items():
             if record.name == topic:
                 if 0 <= partition < record.partitions:
@@ -167,7 +167,7 @@ class ClusterAdmin:
     def _planned(self, id_partition: TopicIdPartition, to: int) -> Sequence[MetadataRecord]:
         if self._node(to).is_draining:
             raise KohortError(f"node {to} is drained, and leads nothing until it is started again")
-        if to in self._gone:
+        if to in self._expired:
             raise KohortError(f"node {to} is gone: start it, or name another one")
         cluster = self._metadata.state.cluster
         planned = None if cluster.leader(id_partition).node == to else to

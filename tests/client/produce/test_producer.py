@@ -18,7 +18,7 @@ from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
 from kohort.protocol.compression import Codec, compress
 from kohort.server.broker import Broker
-from kohort.server.controller import Growth
+from kohort.server.controller import NewPartitions
 from kohort.types import TopicPartition
 
 
@@ -169,7 +169,7 @@ async def test_a_partition_that_was_just_added(
     broker: Broker, cluster: Cluster, producer: Producer
 ) -> None:
     await producer.send("orders", b"x")
-    await broker.controller.topics.grow_each([Growth("orders", 4)])
+    await broker.controller.topics.create_partitions([NewPartitions("orders", 4)])
     assert (await producer.send_and_wait("orders", b"x", partition=3)).partition == 3
 
 

@@ -19,7 +19,7 @@ from kohort.client.produce.dead_letters import PREFIX
 from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
-from kohort.server.controller import Growth
+from kohort.server.controller import NewPartitions
 from kohort.types import TopicPartition
 from live.client.app import App, produce
 from waiting import until
@@ -108,7 +108,7 @@ async def test_commits_carry_metadata_and_epochs_and_errors_by_partition(orders)
 async def test_the_topic_grows_is_deleted_and_made_anew(orders):
     app = App(str(orders.address))
     await until(lambda: len(app.assignment) == 4)
-    await orders.controller.topics.grow_each([Growth("orders", 6)])
+    await orders.controller.topics.create_partitions([NewPartitions("orders", 6)])
     await until(lambda: len(app.assignment) == 6)
     await produce(str(orders.address), 60)
     await until(lambda: len(app.values()) == 60)

@@ -736,9 +736,9 @@ async def test_trouble_is_told_once_and_its_end_too(
                 await manager.tick()  # the lease is renewed each time
             patched.setattr(node.storage, "renew", failing)
             await manager.tick()
-            assert manager.status().trouble is not None
+            assert manager.status().error is not None
     await manager.tick()
-    assert manager.status().trouble is None
+    assert manager.status().error is None
     *told, end = caplog.records
     assert [record.__dict__["kohort_fields"] for record in told] == [
         {"why": "too many connections"},

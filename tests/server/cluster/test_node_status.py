@@ -67,5 +67,5 @@ class TestNews:
 
 
 def test_a_node_that_cannot_register_tells_why() -> None:
-    node = NodeStatus(has_lease=True, trouble="too many connections")
+    node = NodeStatus(has_lease=True, error="too many connections")
     assert node.reasons() == ["this node cannot register: too many connections"]

@@ -23,7 +23,7 @@ from kohort.server.cluster.nodes import (
     Node,
     RecentlyDepartedNodes,
 )
-from kohort.server.controller import Growth, open_controller
+from kohort.server.controller import NewPartitions, open_controller
 from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.metadata import METADATA, OFFSETS_TOPIC, MetadataImage
 from kohort.server.metadata_log.local import METADATA_LOG_CONFIG, LocalMetadataLog
@@ -111,7 +111,7 @@ async def test_logs_that_are_led_elsewhere_are_not_here() -> None:
     assert set(bench.directory.names()) == {
         log.topic_partition for log, is_here in zip(partitions, here, strict=True) if is_here
     } | {TopicPartition("__cluster_metadata", 0)}
-    await bench.controller.topics.grow_each([Growth("t", 9)])
+    await bench.controller.topics.create_partitions([NewPartitions("t", 9)])
     bench.controller.topics.delete("t")
     bench.controller.writer.flush()
     assert set(bench.directory.names()) == {TopicPartition("__cluster_metadata", 0)}

@@ -20,7 +20,7 @@ from kohort.log.local import LocalDirectory
 from kohort.log.partition import PartitionLog
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
-from kohort.server.controller import Controller, Growth, NewTopic, open_controller
+from kohort.server.controller import Controller, NewPartitions, NewTopic, open_controller
 from kohort.server.metadata import METADATA, SupersededError
 from kohort.server.metadata_log import METADATA_LOG_CONFIG
 from kohort.types import TopicPartition
@@ -205,7 +205,7 @@ async def test_a_failed_sync_is_reported_and_service_resumes(
     assert caplog.text.count("recovered; the error was") == 1
     controller.topics.create("orders", 2)
     await controller.writer.durable()
-    await controller.topics.create_each([NewTopic("more", 1)])
+    await controller.topics.create_topics([NewTopic("more", 1)])
     server.end()
     assert {each.name for each in server.start().replicas.topics.all()} == {"orders", "more"}
 
@@ -251,7 +251,7 @@ def _refuse(*_: object) -> None:
     raise OSError(5, "Input/output error")
 
 
-@pytest.mark.parametrize("change", ["create_each", "grow_each", "delete_each"])
+@pytest.mark.parametrize("change", ["create_topics", "create_partitions", "delete_topics"])
 async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: str) -> None:
     controller = server.controller
     controller.topics.create("orders", 1)
@@ -264,13 +264,13 @@ async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: 
         disk.error = OSError(5, "Input/output error")
 
     server.logs.directories.make = make  # type: ignore[method-assign]
-    if change == "create_each":
-        (outcome,) = await controller.topics.create_each([NewTopic("more", 1)])
-    elif change == "grow_each":
-        (outcome,) = await controller.topics.grow_each([Growth("orders", 2)])
+    if change == "create_topics":
+        (outcome,) = await controller.topics.create_topics([NewTopic("more", 1)])
+    elif change == "create_partitions":
+        (outcome,) = await controller.topics.create_partitions([NewPartitions("orders", 2)])
     else:
         disk.error = OSError(5, "Input/output error")
-        outcome = (await controller.writer.change(controller.topics.delete_each(["orders"])))[
+        outcome = (await controller.writer.change(controller.topics.delete_topics(["orders"])))[
             "orders"
         ]
     assert isinstance(outcome, KafkaError)
@@ -301,7 +301,7 @@ async def test_a_large_topic_that_is_restored_gives_way(
 ) -> None:
     controller, total = server.controller, 2_000
     disk.is_simulated = True
-    await controller.topics.create_each([NewTopic("large", total)])
+    await controller.topics.create_topics([NewTopic("large", total)])
     before = as_it_is(controller)
     opened: list[set[TopicPartition]] = [set()]  # in each turn
     really = server.logs.open
@@ -313,7 +313,7 @@ async def test_a_large_topic_that_is_restored_gives_way(
     monkeypatch.setattr(server.logs, "open", note)
     disk.error = OSError(5, "Input/output error")
     deletion = asyncio.create_task(
-        controller.writer.change(controller.topics.delete_each(["large"]))
+        controller.writer.change(controller.topics.delete_topics(["large"]))
     )
     while not deletion.done():
         await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from kohort.server.config.resources import ResourceType
 from kohort.server.controller import (
     Controller,
     ForwardingController,
-    Growth,
+    NewPartitions,
     NewTopic,
     forwarded_topic_changes,
     open_controller,
@@ -71,9 +71,9 @@ class Pair:
             *(self.metadata, self),
         )
 
-    async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
         """As the controller of worker 1."""
-        created = await self.leader.topics.create_each(wanted)
+        created = await self.leader.topics.create_topics(wanted)
         return [each if isinstance(each, KafkaError) else None for each in created]
 
     async def allocate_producer_ids(self) -> range:
@@ -108,10 +108,12 @@ class Pair:
 
 
 async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair") -> None:
-    await pair.leader.topics.create_each([NewTopic("a", 4), NewTopic("b", 1), NewTopic("gone", 3)])
+    await pair.leader.topics.create_topics(
+        [NewTopic("a", 4), NewTopic("b", 1), NewTopic("gone", 3)]
+    )
     await pair.follow()
     pair.check("a", "b", "gone")
-    await pair.leader.topics.grow_each([Growth("a", 7)])
+    await pair.leader.topics.create_partitions([NewPartitions("a", 7)])
     await pair.leader.topics.alter("b", lambda _: {"retention.ms": "7"})
     pair.leader.topics.delete("gone")
     await pair.leader.writer.durable()
@@ -126,10 +128,10 @@ async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair
 
 
 async def test_a_node_that_starts_again_knows_what_was_logged_meanwhile(pair: "Pair") -> None:
-    await pair.leader.topics.create_each([NewTopic("a", 4), NewTopic("gone", 4)])
+    await pair.leader.topics.create_topics([NewTopic("a", 4), NewTopic("gone", 4)])
     await pair.follow()
     pair.leader.topics.delete("gone")
-    await pair.leader.topics.grow_each([Growth("a", 6)])
+    await pair.leader.topics.create_partitions([NewPartitions("a", 6)])
     await pair.leader.writer.durable()
     pair.start()
     pair.check("a")
@@ -138,7 +140,7 @@ async def test_a_node_that_starts_again_knows_what_was_logged_meanwhile(pair: "P
 
 
 async def test_a_topic_that_is_made_again_under_its_name_is_another_one(pair: "Pair") -> None:
-    await pair.leader.topics.create_each([NewTopic("t", 4)])
+    await pair.leader.topics.create_topics([NewTopic("t", 4)])
     await pair.follow()
     forgetting = asyncio.Event()
     pair.follower.replicas.deletions.on_deleted.append(
@@ -146,7 +148,7 @@ async def test_a_topic_that_is_made_again_under_its_name_is_another_one(pair: "P
     )
     pair.leader.topics.delete("t")
     await pair.leader.writer.durable()
-    await pair.leader.topics.create_each([NewTopic("t", 2)])
+    await pair.leader.topics.create_topics([NewTopic("t", 2)])
     following = asyncio.create_task(pair.follow())
     await asyncio.sleep(0.01)
     assert (
@@ -162,7 +164,7 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 async def test_records_are_followed_once(pair: "Pair") -> None:
-    await pair.leader.topics.create_each([NewTopic("t", 4)])
+    await pair.leader.topics.create_topics([NewTopic("t", 4)])
     await pair.follow()
     version = pair.follower.replicas.topics.version
     await pair.follow()
@@ -174,9 +176,9 @@ async def test_a_partition_without_room_is_refused_until_there_is_some(
 ) -> None:
     with monkeypatch.context() as full:
         full.setattr(pair.logs.directories, "make", _no_room)
-        await pair.leader.topics.create_each([NewTopic("t", 4), NewTopic("gone", 4)])
+        await pair.leader.topics.create_topics([NewTopic("t", 4), NewTopic("gone", 4)])
         await pair.follow()
-        await pair.leader.topics.grow_each([Growth("t", 8)])
+        await pair.leader.topics.create_partitions([NewPartitions("t", 8)])
         pair.leader.topics.delete("gone")
         await pair.leader.writer.durable()
         await pair.follow()
@@ -204,7 +206,7 @@ async def test_a_log_that_cannot_be_opened_costs_one_partition(
         return open_log(partition, settings, leader_epoch=leader_epoch)
 
     monkeypatch.setattr(pair.logs, "open", fail_once)
-    await pair.leader.topics.create_each([NewTopic("t", 8)])
+    await pair.leader.topics.create_topics([NewTopic("t", 8)])
     await pair.follow()
     pair.check("t")
     errors = Counter(error_of(log) for log in partitions_of(pair, "t"))
@@ -236,8 +238,8 @@ async def test_places_of_many_topics_are_made_together(
         lambda places: (made.append(len(places)), make(places)),
     )
     names = [f"t{number}" for number in range(MAX_BATCH_TOPICS)]
-    await pair.leader.topics.create_each([NewTopic(name, 2) for name in names])
-    await pair.leader.topics.grow_each([Growth("t0", 5)])
+    await pair.leader.topics.create_topics([NewTopic(name, 2) for name in names])
+    await pair.leader.topics.create_partitions([NewPartitions("t0", 5)])
     await pair.follow()
     pair.check(*names)
     assert len(made) <= 2
@@ -249,7 +251,7 @@ async def test_a_name_that_is_taken_refuses_its_topic_alone(pair: "Pair", tmp_pa
         topic for topic in map("t{}".format, range(20)) if is_of(1, TopicPartition(topic, 0))
     )
     (tmp_path / f"{taken}-0").mkdir()
-    await pair.leader.topics.create_each([NewTopic(name, 1) for name in (taken, *others)])
+    await pair.leader.topics.create_topics([NewTopic(name, 1) for name in (taken, *others)])
     await pair.follow()
     for name in others:
         assert error_of(partitions_of(pair, name)[0]) is None
@@ -278,7 +280,7 @@ async def test_only_the_other_node_changes_anything(pair: "Pair") -> None:
 
 async def test_topics_are_made_by_the_other_node(pair: "Pair") -> None:
     following = asyncio.create_task(
-        pair.follower.topics.create_each([NewTopic("t", 4), NewTopic("", 1)])
+        pair.follower.topics.create_topics([NewTopic("t", 4), NewTopic("", 1)])
     )
     made, refused = await following
     assert isinstance(made, KafkaError)
@@ -295,16 +297,16 @@ async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
     monkeypatch.setattr(forwarded_topic_changes, "CREATION_TIMEOUT_S", 0.01)
     asked: list[Sequence[NewTopic]] = []
     responds = asyncio.Event()
-    create_each = pair.create_each
+    create_each = pair.create_topics
 
     async def hang(wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
         asked.append(wanted)
         await responds.wait()
         return await create_each(wanted)
 
-    monkeypatch.setattr(pair, "create_each", hang)
+    monkeypatch.setattr(pair, "create_topics", hang)
     for _ in range(2):
-        (unknown,) = await pair.follower.topics.create_each([NewTopic("t", 4)])
+        (unknown,) = await pair.follower.topics.create_topics([NewTopic("t", 4)])
         assert isinstance(unknown, KafkaError)
         assert unknown.code is ErrorCode.unknown_topic_or_partition
     assert len(asked) == 1

@@ -24,7 +24,7 @@ from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, decode_mark
 from kohort.server.config.config import Config
-from kohort.server.controller import Growth, NewTopic, open_controller
+from kohort.server.controller import NewPartitions, NewTopic, open_controller
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
 
@@ -170,7 +170,7 @@ class TopicsMachine(RuleBasedStateMachine):
             self.create(name, partitions, fault)
 
     def create(self, name: str, partitions: int, fault: tuple[str, int] | None) -> None:
-        work = self.controller.topics.create_each([NewTopic(name, partitions)])
+        work = self.controller.topics.create_topics([NewTopic(name, partitions)])
         if self.change(name, work, None, fault):
             topic = self.topics.get(name)
             assert topic is not None
@@ -185,14 +185,14 @@ class TopicsMachine(RuleBasedStateMachine):
     def grow(self, name: str, more: int, fault: tuple[str, int] | None) -> None:
         before = self.acknowledged[name]
         after = before._replace(partitions=before.partitions + more)
-        work = self.controller.topics.grow_each([Growth(name, after.partitions)])
+        work = self.controller.topics.create_partitions([NewPartitions(name, after.partitions)])
         if self.change(name, work, after, fault):
             self.acknowledged[name] = after
 
     def delete(self, name: str, fault: tuple[str, int] | None) -> None:
         async def work() -> list[Any]:
             refused = await self.controller.writer.change(
-                self.controller.topics.delete_each([name])
+                self.controller.topics.delete_topics([name])
             )
             return [refused.get(name)]
 

@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
-from kohort.server.controller import Controller, Growth, open_controller
+from kohort.server.controller import Controller, NewPartitions, open_controller
 from kohort.server.metadata import METADATA
 from kohort.types import TopicPartition
 from server.faulty_logs import FaultyDirectory
@@ -58,7 +58,7 @@ async def test_acknowledged_changes_are_on_the_disk(disk: Disk) -> None:
     controller = disk.start()
     cluster_id = controller.image.cluster_id
     controller.topics.create("orders", 2, {"retention.ms": "-1"})
-    await controller.topics.grow_each([Growth("orders", 3)])
+    await controller.topics.create_partitions([NewPartitions("orders", 3)])
     controller.topics.create("gone", 1)
     controller.topics.delete("gone")
     first_id = controller.reserve_producer_ids().start

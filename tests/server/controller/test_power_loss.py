@@ -10,7 +10,7 @@ from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import read_mark
 from kohort.server.config.config import Config
-from kohort.server.controller import Growth, NewTopic, open_controller
+from kohort.server.controller import NewPartitions, NewTopic, open_controller
 from kohort.server.replicas import Topic
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
@@ -49,12 +49,12 @@ async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
 
     disk.mark(Attempt("a"))
     disk.mark(Attempt("b"))
-    await controller.topics.create_each([NewTopic("a", 2), NewTopic("b", 1)])
+    await controller.topics.create_topics([NewTopic("a", 2), NewTopic("b", 1)])
     await controller.writer.durable()
     promise("a")
     promise("b")
     disk.mark(Attempt("a"))
-    (grown,) = await controller.topics.grow_each([Growth("a", 3)])
+    (grown,) = await controller.topics.create_partitions([NewPartitions("a", 3)])
     assert not isinstance(grown, KafkaError)
     await controller.writer.durable()
     promise("a")
@@ -72,7 +72,7 @@ async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
     await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("a"))
-    created = await controller.topics.create_each([NewTopic("a", 1)])
+    created = await controller.topics.create_topics([NewTopic("a", 1)])
     assert not isinstance(created[0], KafkaError)
     await controller.writer.durable()
     promise("a")

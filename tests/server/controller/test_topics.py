@@ -10,7 +10,7 @@ import pytest
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.partition_mark import new_cluster_id
-from kohort.server.controller import Growth, NewTopic
+from kohort.server.controller import NewPartitions, NewTopic
 from kohort.server.metadata import METADATA
 from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
@@ -32,7 +32,7 @@ def refused(act: Callable[[], object]) -> ErrorCode:
 
 
 async def growth_refused(bench: HandlerBench, name: str, total: int) -> ErrorCode:
-    (grown,) = await bench.controller.topics.grow_each([Growth(name, total)])
+    (grown,) = await bench.controller.topics.create_partitions([NewPartitions(name, total)])
     assert isinstance(grown, KafkaError)
     return grown.code
 
@@ -44,7 +44,7 @@ async def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench)
     )
     bench.controller.topics.create("gone", 1)
     bench.controller.topics.delete("gone")
-    await bench.controller.topics.grow_each([Growth("orders", 5)])
+    await bench.controller.topics.create_partitions([NewPartitions("orders", 5)])
     await bench.controller.topics.alter("orders", lambda _: {"retention.bytes": "9"})
     bench.fill("orders", 4)
     before, cluster_id = snapshot(bench.topics), bench.controller.image.cluster_id
@@ -109,7 +109,7 @@ async def test_a_name_is_free_once_the_offsets_of_its_topic_are_gone(bench: Hand
     bench.controller.topics.create("a.b", 1)
     bench.controller.topics.delete("a.b")
     await bench.controller.writer.durable()
-    creating = asyncio.ensure_future(bench.controller.topics.create_each([NewTopic("a.b", 1)]))
+    creating = asyncio.ensure_future(bench.controller.topics.create_topics([NewTopic("a.b", 1)]))
     await asyncio.wait((creating,), timeout=0.05)
     assert not creating.done()
     gone.set()
@@ -197,7 +197,7 @@ def test_a_change_that_is_cancelled_before_it_begins(
 ) -> None:
     async def stop_at_once() -> None:
         for _ in range(2):  # the second waits for the first
-            creation = bench.controller.topics.create_each([NewTopic("orders", 1)])
+            creation = bench.controller.topics.create_topics([NewTopic("orders", 1)])
             asyncio.get_running_loop().create_task(creation)
         await asyncio.sleep(0)
         await asyncio.sleep(0)

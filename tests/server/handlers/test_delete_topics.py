@@ -158,7 +158,7 @@ async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(bench: Hand
     task = begin_deletion(bench, ["a", "b", "c"])
     with at_each_deletion(task.cancel):
         await asyncio.wait([task])
-        await bench.controller.topics.create_each([])  # the next change waits for the one before
+        await bench.controller.topics.create_topics([])  # the next change waits for the one before
     assert task.cancelled()
     assert list(bench.topics.all()) == []
     bench.restart()

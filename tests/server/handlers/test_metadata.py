@@ -9,7 +9,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
-from kohort.server.controller import Growth, NewTopic
+from kohort.server.controller import NewPartitions, NewTopic
 from server.handlers.bench import HandlerBench
 from server.identities import ENDPOINT
 
@@ -96,7 +96,7 @@ async def test_a_topic_that_others_create_and_delete_meanwhile_is_unknown(
     bench: HandlerBench,
 ) -> None:
     """Kafka's Metadata never says TOPIC_ALREADY_EXISTS, which no client retries."""
-    creating = asyncio.ensure_future(bench.controller.topics.create_each([NewTopic("new", 1)]))
+    creating = asyncio.ensure_future(bench.controller.topics.create_topics([NewTopic("new", 1)]))
     asked = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
     exchange, task = bench.begin("metadata", 12, **asked)
     assert task is not None
@@ -220,7 +220,7 @@ async def test_an_answer_is_encoded_once_until_a_topic_changes(
 
     first = await packed()
     assert await packed() == first
-    await bench.controller.topics.grow_each([Growth(topic, 4)])
+    await bench.controller.topics.create_partitions([NewPartitions(topic, 4)])
     second = await packed()
     assert second != first
     bench.controller.topics.delete(topic)

@@ -501,7 +501,7 @@ def test_memory_is_first_come_first_served() -> None:
     assert not memory.take(99, gone)
     assert not memory.take(10, small)  # would fit, but others came before
     gone.is_open = False
-    memory.give_back(60)
+    memory.release(60)
     assert (big.granted, gone.granted, small.granted) == ([60], [], [10])
     assert memory.used == 70
 
@@ -523,7 +523,7 @@ def test_more_than_all_memory_is_given_to_one_at_a_time() -> None:
     memory, waiter = RequestMemory(100), Waiter()
     assert memory.take(500, waiter)
     assert not memory.take(1, waiter)
-    memory.give_back(500)
+    memory.release(500)
     assert waiter.granted == [1]
     assert RequestMemory(-1).take(1 << 40, waiter)
 

@@ -419,9 +419,9 @@ def test_failures_are_counted_by_network_and_minute() -> None:
     for host in ("10.0.0.1", "10.0.0.1", "1:2:3:4:5:6:7:8", "1:2:3:4:0:0:0:1", "10.0.0.2"):
         failures.count(host)
     hosts = ("10.0.0.1", "1:2:3:4:9:9:9:9", "1:2:3:5:0:0:0:1", "10.0.0.2", "")
-    assert [failures.too_many(host) for host in hosts] == [True, True, False, False, False]
+    assert [failures.is_blocked(host) for host in hosts] == [True, True, False, False, False]
     now = 60.0
-    assert not any(map(failures.too_many, hosts))
+    assert not any(map(failures.is_blocked, hosts))
 
 
 # Sessions (KIP-368)

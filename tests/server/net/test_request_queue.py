@@ -39,7 +39,7 @@ def serve(requests: RequestQueue, api_key: int = HEARTBEAT) -> None:
 
 def test_a_new_queue_is_at_rest_and_reads() -> None:
     requests = queue()
-    assert requests.is_at_rest()
+    assert requests.is_idle_now()
     assert requests.wants_bytes(Reader())
     assert not requests.is_over
 
@@ -52,11 +52,11 @@ def test_frames_are_taken_in_order_and_then_bytes_are_needed() -> None:
     assert requests.next_frame() == frame(b"b")
     assert requests.next_frame() is None
     assert requests.needs_bytes
-    assert not requests.is_at_rest()  # three bytes wait
+    assert not requests.is_idle_now()  # three bytes wait
     requests.feed(frame(b"c")[3:])
     assert requests.next_frame() == frame(b"c")
     assert requests.next_frame() is None
-    assert requests.is_at_rest()
+    assert requests.is_idle_now()
 
 
 def test_no_frame_is_taken_behind_a_request_in_progress() -> None:
@@ -83,7 +83,7 @@ def test_no_frame_is_taken_while_blocked(blocked: str) -> None:
 def test_no_frame_is_taken_while_the_client_does_not_read() -> None:
     requests = queue()
     requests.is_writable = False
-    assert not requests.is_at_rest()
+    assert not requests.is_idle_now()
     requests.feed(frame(b"a"))
     assert requests.next_frame() is None
     requests.is_writable = True
@@ -117,7 +117,7 @@ def test_a_large_frame_waits_for_memory_and_gives_it_back() -> None:
     assert not second.wants_bytes(waiting)  # it is in line once
     first.feed(large[8:])
     assert first.next_frame() == large
-    first.give_memory_back()
+    first.release_memory()
     assert waiting.granted == [len(large)]
     second.memory_granted(len(large))
     assert second.wants_bytes(waiting)
@@ -155,7 +155,7 @@ def test_a_frame_beyond_the_limit_is_malformed() -> None:
 def test_a_throttled_client_is_read_up_to_the_read_ahead() -> None:
     requests, reader = queue(), Reader()
     requests.throttle()
-    assert not requests.is_at_rest()
+    assert not requests.is_idle_now()
     assert requests.wants_bytes(reader)
     requests.feed(frame(bytes(READ_AHEAD)))
     assert not requests.wants_bytes(reader)

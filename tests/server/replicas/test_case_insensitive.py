@@ -70,7 +70,7 @@ async def test_topic_names_that_differ_only_in_case_collide(folder: Path, tmp_pa
     with pytest.raises(KafkaError, match="collides with existing topic: orders") as caught:
         controller.topics.create("Orders", 1)
     assert caught.value.code is ErrorCode.invalid_topic_exception
-    created = await controller.topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
+    created = await controller.topics.create_topics([NewTopic("A", 1), NewTopic("a", 1)])
     assert [isinstance(each, KafkaError) for each in created] == [False, True]
     controller.replicas.topics.log("orders", 0).append(batch_of(b"a"), START)  # type: ignore[union-attr]
     controller.topics.delete("orders")

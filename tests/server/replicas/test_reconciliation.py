@@ -15,7 +15,7 @@ from kohort.log.directory_format import METADATA_ID
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, read_mark, write_mark
 from kohort.server.config.config import Config
-from kohort.server.controller import Controller, Growth, NewTopic, open_controller
+from kohort.server.controller import Controller, NewPartitions, NewTopic, open_controller
 from kohort.server.metadata import METADATA
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
@@ -95,7 +95,7 @@ class TestForeignDirectories:
         with pytest.raises(KafkaError, match="Move it out of the data directory") as caught:
             controller.topics.create("experiment", 2)
         assert caught.value.code is ErrorCode.invalid_topic_exception
-        created = await controller.topics.create_each(
+        created = await controller.topics.create_topics(
             [NewTopic("a", 1), NewTopic("experiment", 2), NewTopic("b", 1)]
         )
         assert [each.code if isinstance(each, KafkaError) else each.name for each in created] == [
@@ -104,7 +104,7 @@ class TestForeignDirectories:
             "b",
         ]
         controller.topics.create("experiment", 1)
-        (grown,) = await controller.topics.grow_each([Growth("experiment", 2)])
+        (grown,) = await controller.topics.create_partitions([NewPartitions("experiment", 2)])
         assert isinstance(grown, KafkaError)
         assert "experiment-1" in grown.message
         assert {each.name for each in server.start().replicas.topics.all()} == {
@@ -352,7 +352,7 @@ class TestCase:
         controller.topics.create("orders", 1)
         with pytest.raises(KafkaError, match="Topic 'Orders' collides with existing topic: orders"):
             controller.topics.create("Orders", 1)
-        created = await controller.topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
+        created = await controller.topics.create_topics([NewTopic("A", 1), NewTopic("a", 1)])
         assert [isinstance(each, KafkaError) for each in created] == [False, True]
         controller.topics.delete("orders")
         controller.topics.create("Orders", 1)
@@ -375,7 +375,7 @@ class TestCase:
 
 async def test_names_collide_within_one_request_too(server: Server) -> None:
     controller = server.start()
-    created = await controller.topics.create_each([NewTopic("a.b", 1), NewTopic("a_b", 1)])
+    created = await controller.topics.create_topics([NewTopic("a.b", 1), NewTopic("a_b", 1)])
     assert [isinstance(each, KafkaError) for each in created] == [False, True]
     controller.topics.delete("a.b")
     assert controller.topics.create("a_b", 1).id != UUID(int=0)
@@ -383,11 +383,11 @@ async def test_names_collide_within_one_request_too(server: Server) -> None:
 
 async def test_a_client_that_goes_away_does_not_cut_a_creation_short(server: Server) -> None:
     controller = server.start()
-    creating = asyncio.ensure_future(controller.topics.create_each([NewTopic("orders", 3)]))
+    creating = asyncio.ensure_future(controller.topics.create_topics([NewTopic("orders", 3)]))
     await asyncio.sleep(0)
     creating.cancel()
     # the next change waits for the one before
-    (again, other) = await controller.topics.create_each(
+    (again, other) = await controller.topics.create_topics(
         [NewTopic("orders", 1), NewTopic("more", 1)]
     )
     assert isinstance(again, KafkaError)

@@ -19,7 +19,7 @@ from kohort.server.cluster.node_status import NodeStatus
 from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
 from kohort.server.cluster.shared_node import ClusterBackend, SharedNode
 from kohort.server.cluster.transaction_markers import PartitionMarkers
-from kohort.server.cluster.workers import Worker, http_socket_of, place_of
+from kohort.server.cluster.workers import Worker, http_socket_of, worker_index_of
 
 __all__ = [
     "MOVED",
@@ -43,6 +43,6 @@ __all__ = [
     "current_leaders",
     "http_socket_of",
     "open_directory",
-    "place_of",
     "shows_restarts",
+    "worker_index_of",
 ]

@@ -138,9 +138,9 @@ class LeadershipLoop:
     async def _keep_working(self) -> None:
         while True:
             await self.work()
-            await self._rest()
+            await self._wait_for_work()
 
-    async def _rest(self) -> None:
+    async def _wait_for_work(self) -> None:
         """Wait for new records or a wakeup, at most `TICK_S`."""
         log_grew = asyncio.create_task(self._storage.wait_beyond(self._metadata.end_offset))
         woken = asyncio.create_task(self._wakeup.wait())
@@ -173,8 +173,8 @@ class LeadershipLoop:
             is_registered=self._registration.is_logged and self._has_worked,
             lease_age_s=lease.age_s,
             sessions=lease.sessions,
-            away_s=lease.away_s,
-            trouble=self._errors.current,
+            unresponsive_s=lease.unresponsive_s,
+            error=self._errors.current,
         )
 
     @property

@@ -34,7 +34,7 @@ class Lease:
         self._errors = errors
         self._renewed_at = claimed_at
         """Local time of the last successful request."""
-        self._away_since: Instant | None = None
+        self._unresponsive_since: Instant | None = None
         self._ended = asyncio.Event()
         """Set when a request for the lease has ended, or all partitions were closed."""
         self.has_session = True
@@ -52,9 +52,13 @@ class Lease:
         return (self._clock.now() - self._renewed_at) / 1_000
 
     @property
-    def away_s(self) -> float:
+    def unresponsive_s(self) -> float:
         """Time for which the storage has not responded; 0: it does."""
-        return 0 if self._away_since is None else (self._clock.now() - self._away_since) / 1_000
+        return (
+            0
+            if self._unresponsive_since is None
+            else (self._clock.now() - self._unresponsive_since) / 1_000
+        )
 
     @property
     def may_serve(self) -> bool:
@@ -86,15 +90,15 @@ class Lease:
                     self.sessions += 1
             self.has_session = True
             self._renewed_at = asked_at
-            self._away_since = None
+            self._unresponsive_since = None
             self._errors.clear(_RENEW)
         except HistoryLostError:
             raise  # what this process knows is not so
         except (KohortError, *STORAGE_FAILURES) as error:
             if isinstance(error, FencedError):
                 self.has_session = False
-            if not isinstance(error, KohortError) and self._away_since is None:
-                self._away_since = asked_at
+            if not isinstance(error, KohortError) and self._unresponsive_since is None:
+                self._unresponsive_since = asked_at
             self._errors.report(_RENEW, error)
         if not self.is_held:
             await self._partitions.resign_all()

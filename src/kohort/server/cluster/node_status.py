@@ -33,9 +33,9 @@ class NodeStatus:
     """Time since its lease began, or was renewed."""
     sessions: int = 0
     """Sessions that it has begun."""
-    away_s: float = 0.0
+    unresponsive_s: float = 0.0
     """Time for which the storage has not responded; 0: it does."""
-    trouble: str | None = None
+    error: str | None = None
     """Current error, if there is one."""
 
     @property
@@ -46,19 +46,19 @@ class NodeStatus:
     def reasons(self) -> list[str]:
         """Reasons why it is not healthy; empty if it is."""
         reasons = []
-        if self.away_s:
+        if self.unresponsive_s:
             reasons.append(
-                f"the database has not responded for {self.away_s:.0f} s: {self.trouble}"
+                f"the database has not responded for {self.unresponsive_s:.0f} s: {self.error}"
             )
         if not self.has_lease:
-            why = f": {self.trouble}" if self.trouble and not reasons else ""
+            why = f": {self.error}" if self.error and not reasons else ""
             reasons.append(f"this node has no lease, and leads nothing{why}")
-        elif self.trouble and not self.is_registered:
-            reasons.append(f"this node cannot register: {self.trouble}")
+        elif self.error and not self.is_registered:
+            reasons.append(f"this node cannot register: {self.error}")
         return reasons
 
 
-STARTING: Final = NodeStatus(trouble="it is starting")
+STARTING: Final = NodeStatus(error="it is starting")
 """A node that has not registered yet."""
 
 
@@ -68,13 +68,13 @@ class MembershipLogger:
     def __init__(self, node_id: int) -> None:
         """`node_id` is this node, whose own changes are not logged."""
         self._node_id = node_id
-        self._known: dict[int, NodeRegistered] | None = None
+        self._previous: dict[int, NodeRegistered] | None = None
 
     def update(self, nodes: Mapping[int, NodeRegistered]) -> None:
         """Log the changes since the last call. `nodes` are those of the cluster, by id."""
-        previous = self._known
+        previous = self._previous
         current = {number: node for number, node in nodes.items() if number != self._node_id}
-        self._known = current
+        self._previous = current
         if previous is None:
             if current:
                 logger.info("other nodes are in the cluster", extra=fields(others=sorted(current)))

@@ -139,20 +139,20 @@ class RecentlyDepartedNodes:
 
     def __init__(self, now: Callable[[], Instant]) -> None:
         self._now = now
-        self._known: dict[int, NodeRegistered] = {}
+        self._previous: dict[int, NodeRegistered] = {}
         self._departed: dict[int, tuple[NodeRegistered, Instant]] = {}
 
     def update(self, nodes: Mapping[int, NodeRegistered]) -> None:
         """Compare with the nodes that are now in the cluster, by id."""
         now = self._now()
-        departed = self._known.keys() - nodes.keys()
-        self._departed.update({node: (self._known[node], now) for node in departed})
+        departed = self._previous.keys() - nodes.keys()
+        self._departed.update({node: (self._previous[node], now) for node in departed})
         self._departed = {
             node: (registration, departed_at)
             for node, (registration, departed_at) in self._departed.items()
             if node not in nodes and departed_at + MAX_DEPARTED_MS > now
         }
-        self._known = dict(nodes)
+        self._previous = dict(nodes)
 
     def by_id(self) -> dict[int, NodeRegistered]:
         """The last registrations of these nodes."""

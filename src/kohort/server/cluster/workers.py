@@ -13,7 +13,7 @@ from kohort.server.metadata import METADATA
 from kohort.types import TopicPartition
 
 
-def place_of(workers: int) -> Callable[[TopicPartition], int]:
+def worker_index_of(workers: int) -> Callable[[TopicPartition], int]:
     """Function from a partition to the index of the worker that has its log."""
     return lambda partition: 0 if partition == METADATA else worker_of(partition, workers)
 

@@ -7,7 +7,7 @@ from kohort.server.controller.controller import (
     open_controller,
 )
 from kohort.server.controller.internal_topics import coordinator_topics
-from kohort.server.controller.new_topic import Growth, NewTopic
+from kohort.server.controller.new_topics import NewPartitions, NewTopic
 from kohort.server.controller.replication_control import (
     MAX_PARTITIONS_PER_REQUEST,
     too_many_partitions,
@@ -17,7 +17,7 @@ __all__ = [
     "MAX_PARTITIONS_PER_REQUEST",
     "Controller",
     "ForwardingController",
-    "Growth",
+    "NewPartitions",
     "NewTopic",
     "SharedController",
     "coordinator_topics",

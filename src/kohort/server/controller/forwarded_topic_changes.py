@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.controller.metadata_writer import MetadataWriter
-from kohort.server.controller.new_topic import NewTopic
+from kohort.server.controller.new_topics import NewTopic
 from kohort.server.controller.replication_control import ReplicationControl
 from kohort.server.controller.topic_changes import TopicChanges
 from kohort.server.replicas import ReplicaManager, Topic
@@ -18,7 +18,7 @@ CREATION_TIMEOUT_S: Final = 1.0
 class ActiveController(Protocol):
     """The node that changes topics."""
 
-    async def create_each(self, new_topics: Sequence[NewTopic]) -> list[KafkaError | None]:
+    async def create_topics(self, new_topics: Sequence[NewTopic]) -> list[KafkaError | None]:
         """Create topics, each by itself; in the same order, why one was not. Raises KafkaError."""
         ...
 
@@ -42,7 +42,7 @@ class ForwardedTopicChanges(TopicChanges):
         self._creating: dict[str, asyncio.Task[dict[str, KafkaError]]] = {}
         """What the controller is asked to make, by topic."""
 
-    async def create_each(
+    async def create_topics(
         self,
         new_topics: Sequence[NewTopic],
         deadline: float | None = None,  # noqa: ARG002
@@ -70,7 +70,7 @@ class ForwardedTopicChanges(TopicChanges):
     async def _request_creation(self, new_topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """By name, why the controller did not make a topic."""
         try:
-            errors = await self._controller.create_each(new_topics)
+            errors = await self._controller.create_topics(new_topics)
         except KafkaError:
             return {}
         finally:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.server.config import validate_topic_configs
-from kohort.server.controller.new_topic import Growth, NewTopic
+from kohort.server.controller.new_topics import NewPartitions, NewTopic
 from kohort.server.metadata import TopicRecord, validate_creatable
 from kohort.server.replicas import ClaimedNames, Topic, Topics
 
@@ -86,7 +86,7 @@ class ReplicationControl:
         _validate_total(total - current)
         return topic
 
-    def plan_growth(self, growth: Growth) -> TopicRecord | KafkaError:
+    def plan_growth(self, growth: NewPartitions) -> TopicRecord | KafkaError:
         """The record of a topic with more partitions, or why it does not grow."""
         name, total = growth
         try:
@@ -104,7 +104,7 @@ class ReplicationControl:
         topic = self.existing_topic(name)
         return topic.record(configs=validate_topic_configs(configs(topic)))
 
-    def growth_chars(self, growth: Growth) -> int:
+    def growth_chars(self, growth: NewPartitions) -> int:
         """Characters of the record of a growth, for `in_batches`."""
         topic = self._topics.get(growth.name)
         return len(growth.name) if topic is None else topic_chars(topic.record())

@@ -12,7 +12,7 @@ from uuid import UUID
 from kohort.cluster import NO_LEADER
 from kohort.errors import KafkaError
 from kohort.server.controller.metadata_writer import MetadataWriter
-from kohort.server.controller.new_topic import Growth, NewTopic
+from kohort.server.controller.new_topics import NewPartitions, NewTopic
 from kohort.server.controller.replication_control import (
     ReplicationControl,
     topic_chars,
@@ -44,7 +44,7 @@ class SharedTopicChanges(TopicChanges):
         super().__init__(writer, replicas, control)
         self._applied = applied
 
-    async def _create_each(self, new_topics: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+    async def _create_topics(self, new_topics: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         slices = TimeSlices()
         plans: list[TopicRecord | KafkaError] = []
         for new in new_topics:
@@ -77,7 +77,7 @@ class SharedTopicChanges(TopicChanges):
 
         return await self._writer.append(decide, created)
 
-    async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
+    async def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaError]:
         topics = [topic for name in names if (topic := self._topics.get(name)) is not None]
         refused = {name: unknown_topic(name) for name in names if self._topics.get(name) is None}
         for start in range(0, len(topics), BATCH_RECORDS):
@@ -105,7 +105,9 @@ class SharedTopicChanges(TopicChanges):
 
         return await self._writer.append(decide, deleted_topics)
 
-    async def _grow_each(self, growths: Sequence[Growth]) -> list[Topic | KafkaError]:
+    async def _create_partitions(
+        self, growths: Sequence[NewPartitions]
+    ) -> list[Topic | KafkaError]:
         outcomes: list[Topic | KafkaError] = []
         for batch in in_batches(growths, self._control.growth_chars):
             try:
@@ -114,7 +116,7 @@ class SharedTopicChanges(TopicChanges):
                 outcomes += [error] * len(batch)
         return outcomes
 
-    async def _grow_batch(self, growths: Sequence[Growth]) -> list[Topic | KafkaError]:
+    async def _grow_batch(self, growths: Sequence[NewPartitions]) -> list[Topic | KafkaError]:
         plans: list[TopicRecord | KafkaError] = []
 
         def decide() -> list[TopicRecord]:
@@ -138,21 +140,21 @@ class SharedTopicChanges(TopicChanges):
         def decide() -> list[TopicRecord]:
             return [self._control.alter_configs(name, configs)]
 
-        await self._writer.with_deadline(self._writer.append(decide, _nothing))
+        await self._writer.with_deadline(self._writer.append(decide, _no_result))
 
     # New partitions, which have a leader when their creation is told, as in Kafka
 
-    async def create_each(
+    async def create_topics(
         self, new_topics: Sequence[NewTopic], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
-        outcomes = await super().create_each(new_topics, deadline)
+        outcomes = await super().create_topics(new_topics, deadline)
         await self._await_leaders([outcome for outcome in outcomes if isinstance(outcome, Topic)])
         return outcomes
 
-    async def grow_each(
-        self, growths: Sequence[Growth], deadline: float | None = None
+    async def create_partitions(
+        self, growths: Sequence[NewPartitions], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
-        outcomes = await super().grow_each(growths, deadline)
+        outcomes = await super().create_partitions(growths, deadline)
         await self._await_leaders([outcome for outcome in outcomes if isinstance(outcome, Topic)])
         return outcomes
 
@@ -173,5 +175,5 @@ class SharedTopicChanges(TopicChanges):
                         await slices.give_way()
 
 
-def _nothing() -> None:
+def _no_result() -> None:
     pass

@@ -8,7 +8,7 @@ from uuid import UUID
 from kohort.errors import KafkaError
 from kohort.log.base import Log
 from kohort.server.controller.metadata_writer import MetadataWriter
-from kohort.server.controller.new_topic import Growth, NewTopic
+from kohort.server.controller.new_topics import NewPartitions, NewTopic
 from kohort.server.controller.replication_control import ReplicationControl, topic_chars
 from kohort.server.logging import fields
 from kohort.server.metadata import (
@@ -61,7 +61,7 @@ class TopicChanges:
         self._logs.make_directories(partitions_of(record))
         return self._commit_new(record)
 
-    async def create_each(
+    async def create_topics(
         self, new_topics: Sequence[NewTopic], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
         """Make topics, each by itself; in the same order the topic, or what `create` would raise.
@@ -69,9 +69,9 @@ class TopicChanges:
         The topics are durable. Other tasks run in between. A cancelled caller does not end the work
         early. Raises KafkaError as `change` does.
         """
-        return await self._writer.change(self._create_each(new_topics), deadline)
+        return await self._writer.change(self._create_topics(new_topics), deadline)
 
-    async def _create_each(self, new_topics: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+    async def _create_topics(self, new_topics: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         if self._deletions.has_records:
             try:
                 await self._writer.durable()
@@ -96,14 +96,14 @@ class TopicChanges:
             ]
             outcomes: dict[str, Topic | KafkaError] = {**refused}
             for batch in in_batches(valid, topic_chars):
-                outcomes |= await self._commit_each(batch)
+                outcomes |= await self._commit_topics(batch)
             return [plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in plans]
         finally:
             for plan in plans:
                 if isinstance(plan, TopicRecord) and self._topics.get(plan.name) is None:
                     self._names.disclaim(plan.name)
 
-    async def _commit_each(self, records: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
+    async def _commit_topics(self, records: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
         """`_commit_new` of topics whose records fit into one batch."""
         slices = TimeSlices()
         opened: list[tuple[TopicRecord, Topic]] = []
@@ -158,7 +158,7 @@ class TopicChanges:
         for _ in self._replicas.retire(topic):
             pass
 
-    async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
+    async def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """`delete` of many topics that exist; returns why those that are left were not deleted.
 
         The deletions are durable. To be run by `change`. Gives way to others while it works.
@@ -182,8 +182,8 @@ class TopicChanges:
                 refused |= {topic.name: error for topic in topics}
         return refused
 
-    async def grow_each(
-        self, growths: Sequence[Growth], deadline: float | None = None
+    async def create_partitions(
+        self, growths: Sequence[NewPartitions], deadline: float | None = None
     ) -> list[Topic | KafkaError]:
         """Add partitions to topics, each by itself; in the same order the topic, or its error.
 
@@ -191,9 +191,11 @@ class TopicChanges:
         KAFKA_STORAGE_ERROR. The growth is durable. No topic is named twice. A cancelled caller does
         not end the work early. Raises KafkaError as `change` does.
         """
-        return await self._writer.change(self._grow_each(growths), deadline)
+        return await self._writer.change(self._create_partitions(growths), deadline)
 
-    async def _grow_each(self, growths: Sequence[Growth]) -> list[Topic | KafkaError]:
+    async def _create_partitions(
+        self, growths: Sequence[NewPartitions]
+    ) -> list[Topic | KafkaError]:
         slices = TimeSlices()
         outcomes: dict[str, Topic | KafkaError] = {}
         partitions: dict[str, Mapping[TopicPartition, UUID]] = {}
@@ -211,7 +213,9 @@ class TopicChanges:
             outcomes |= await self._commit_growths(batch)
         return [outcomes[name] for name, _ in growths]
 
-    async def _commit_growths(self, growths: Sequence[Growth]) -> dict[str, Topic | KafkaError]:
+    async def _commit_growths(
+        self, growths: Sequence[NewPartitions]
+    ) -> dict[str, Topic | KafkaError]:
         """Have topics grow whose directories were made, and whose records fit into one batch."""
         slices = TimeSlices()
         outcomes: dict[str, Topic | KafkaError] = {}

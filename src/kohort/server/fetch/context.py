@@ -55,7 +55,7 @@ class FetchSession:
         offsets = (fetched.high_watermark, fetched.log_start_offset)
         return self._sent.get((fetched.request.topic, fetched.request.partition)) == offsets
 
-    def take_changed(
+    def pop_changed(
         self, fetched: Iterable[FetchPartitionData], *, mark_caught_up: bool = True
     ) -> list[FetchPartitionData]:
         """The partitions that changed for the client; from now on they count as sent.
@@ -129,7 +129,7 @@ class FetchContext(ABC):
     def finish(self, *, mark_caught_up: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
         """The session id and the partitions of the response.
 
-        `mark_caught_up`: see `FetchSession.take_changed`.
+        `mark_caught_up`: see `FetchSession.pop_changed`.
         """
 
     @property
@@ -202,7 +202,7 @@ class FullFetch(FetchContext):
         if session is None:
             return NO_SESSION, partitions
         self._partitions = None  # they are the session's from now on
-        session.take_changed(partitions, mark_caught_up=mark_caught_up)
+        session.pop_changed(partitions, mark_caught_up=mark_caught_up)
         return session.id, partitions
 
     @property
@@ -245,7 +245,7 @@ class IncrementalFetch(FetchContext):
         await self._session.partitions.wait_for_bytes(missing, deadline)
 
     def finish(self, *, mark_caught_up: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
-        return self._session.id, self._session.take_changed(
+        return self._session.id, self._session.pop_changed(
             self._read, mark_caught_up=mark_caught_up
         )
 

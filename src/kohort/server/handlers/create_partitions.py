@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.controller import Growth, too_many_partitions
+from kohort.server.controller import NewPartitions, too_many_partitions
 from kohort.server.handlers.chunked import (
     collect_in_chunks,
     count_in_chunks,
@@ -126,7 +126,7 @@ async def _grown(
     """Have those topics grow that are not refused; in the same order why one did not."""
     growths = await collect_in_chunks(zip(topics, refused, strict=True), _growth)
     try:
-        grown = iter(await services.controller.topics.grow_each(growths, deadline))
+        grown = iter(await services.controller.topics.create_partitions(growths, deadline))
     except KafkaError as error:
         grown = repeat(error.with_traceback(None))
     outcomes, slices = list[KafkaError | None](), TimeSlices()
@@ -137,9 +137,9 @@ async def _grown(
     return outcomes
 
 
-def _growth(outcome: tuple[Any, KafkaError | None]) -> Growth | None:
+def _growth(outcome: tuple[Any, KafkaError | None]) -> NewPartitions | None:
     topic, error = outcome
-    return Growth(topic.name, topic.count) if error is None else None
+    return NewPartitions(topic.name, topic.count) if error is None else None
 
 
 def _validate(services: Services, requested: "CreatePartitionsTopic", mutations: Mutations) -> None:

@@ -40,7 +40,7 @@ MAX_CONFIGS = 1_000
 """Configs of a topic that are looked at; there are fewer."""
 ENTRIES = 30
 """Configs of a topic, in the response."""
-_CONFIGS_KEPT = 100
+_MAX_CACHED_CONFIGS = 100
 """Sets of configs whose entries are shared by the topics of a request that have the same."""
 THROTTLING_SINCE = 6
 DEFAULT = -1
@@ -84,7 +84,7 @@ async def _results(
     if not request.validate_only:
         validated = await _created(services, topics, validated, deadline)
     results = []
-    entries = lru_cache(_CONFIGS_KEPT)(partial(_entries, services))
+    entries = lru_cache(_MAX_CACHED_CONFIGS)(partial(_entries, services))
     for topic, outcome in zip(topics, validated, strict=True):
         results.append(
             refusal(topic.name, outcome.code, outcome.message or None)
@@ -135,7 +135,7 @@ async def _created(
 
     valid = await collect_in_chunks(zip(topics, validated, strict=True), new)
     try:
-        created = iter(await services.controller.topics.create_each(valid, deadline))
+        created = iter(await services.controller.topics.create_topics(valid, deadline))
     except KafkaError as error:
         created = repeat(error.with_traceback(None))
 

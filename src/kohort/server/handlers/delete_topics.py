@@ -71,7 +71,7 @@ async def _delete(
             indexes[result["name"]] = len(results)
         results.append(result)
         await slices.give_way()
-    refused = await services.controller.topics.delete_each(list(indexes))
+    refused = await services.controller.topics.delete_topics(list(indexes))
     for name, error in refused.items():
         failed = {"error_code": error.code, "error_message": error.message or None}
         results[indexes[name]] |= failed

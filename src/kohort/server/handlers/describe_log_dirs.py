@@ -37,7 +37,7 @@ def handle(
 
 def _steps(services: Services, request: "DescribeLogDirsRequest") -> Steps:
     sizes: dict[str, dict[int, int]] = {}
-    for name, index in _wanted(services, request.topics):
+    for name, index in _requested_partitions(services, request.topics):
         log = services.topics.log(name, index)
         if log is not None and not isinstance(log, RemoteLog):
             sizes.setdefault(name, {})[index] = log.size
@@ -49,7 +49,9 @@ def _steps(services: Services, request: "DescribeLogDirsRequest") -> Steps:
     return {"results": [_directory(services) | {"topics": topics}]}
 
 
-def _wanted(services: Services, topics: Iterable[Any] | None) -> Iterator[tuple[str, int]]:
+def _requested_partitions(
+    services: Services, topics: Iterable[Any] | None
+) -> Iterator[tuple[str, int]]:
     """The partitions that are asked for, some of which may not exist; None: all."""
     if topics is None:
         for topic in tuple(services.topics.all()):

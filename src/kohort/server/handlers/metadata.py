@@ -73,14 +73,14 @@ def handle(
 async def _handle_many(services: Services, exchange: Exchange, request: "MetadataRequest") -> None:
     """`handle` of a request with so many topics that each look at all of them is in slices."""
     version = exchange.version
-    if await in_slices(_look_for_malformed(request, version)):
+    if await in_slices(_find_malformed(request, version)):
         await respond_in_thread(services, exchange, partial(_refusal, request))
         return
     # A topic that is named again is described once.
     request = await services.heavy_work.run(partial(_without_repeats, request))
     missing: list[str] = []
     if _may_create(services, version, request):
-        missing = await in_slices(_look_for_missing(services, exchange, request.topics or ()))
+        missing = await in_slices(_find_missing(services, exchange, request.topics or ()))
     if missing:
         await _create_and_respond(services, exchange, request, missing)
         return
@@ -89,7 +89,7 @@ async def _handle_many(services: Services, exchange: Exchange, request: "Metadat
         await later
 
 
-def _look_for_malformed(request: "MetadataRequest", version: int) -> Generator[None, None, bool]:
+def _find_malformed(request: "MetadataRequest", version: int) -> Generator[None, None, bool]:
     for topic in request.topics or ():
         if _is_malformed_topic(topic, version):
             return True
@@ -97,7 +97,7 @@ def _look_for_malformed(request: "MetadataRequest", version: int) -> Generator[N
     return False
 
 
-def _look_for_missing(
+def _find_missing(
     services: Services, exchange: Exchange, topics: Iterable[Any]
 ) -> Generator[None, None, list[str]]:
     missing = []
@@ -129,7 +129,7 @@ async def _create_and_respond(
     missing = [name for name in missing if name not in refused]
     # What exceeds the limit is unknown, as all missing topics are in Kafka, and requested again.
     names = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
-    outcomes = await services.controller.topics.create_each(
+    outcomes = await services.controller.topics.create_topics(
         [NewTopic(name, partitions) for name in names]
     )
     refused |= {

@@ -61,7 +61,7 @@ async def _delete_many(
     for topic in request.topics:
         former_count = len(existing)
         for start in range(0, len(topic.partitions), PARTITIONS_PER_TURN):
-            errors |= _sort_out(services, access, topic, start, existing, missing)
+            errors |= _split_existing(services, access, topic, start, existing, missing)
             await slices.give_way()
         if len(existing) > former_count:
             counts.append((topic.name, len(existing) - former_count))
@@ -84,7 +84,7 @@ async def _delete_many(
     exchange.respond_encoded(pieces, errors)
 
 
-def _sort_out(
+def _split_existing(
     services: Services,
     access: Access,
     topic: "OffsetDeleteRequestTopic",

@@ -49,7 +49,7 @@ MAX_REPEATED_SIZE: Final = 1024 * 1024
 THROTTLE_TIME_SINCE: Final = 3
 FLEXIBLE_SINCE: Final = BY_NAME["offset_fetch"].first_flexible
 SEVERAL_GROUPS_SINCE: Final = 8
-_ASKED_AGAIN: Final = (
+_RETRIED_ERRORS: Final = (
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
@@ -353,7 +353,7 @@ class _Group:
     def _entries(self, response: OffsetFetchResponse) -> list[_Fields]:
         if response.error is not NONE:
             in_partitions = self._version == 1 or (
-                self._version < SEVERAL_GROUPS_SINCE and response.error in _ASKED_AGAIN
+                self._version < SEVERAL_GROUPS_SINCE and response.error in _RETRIED_ERRORS
             )
             return [_refused(topic, response.error) for topic in self._topics if in_partitions]
         if self._everything:

@@ -25,7 +25,7 @@ _ONLY_PARTITION: Final = slice(-20, -16)
 """The partition in a request that has one."""
 _ONLY_POSITION: Final = slice(-16, -4)
 """Offset and leader epoch of the partition, before the metadata and the tags of each level."""
-KEPT_BYTES: Final = 1_024
+MAX_KEPT_BYTES: Final = 1_024
 """Most bytes of a frame before its offsets that a connection keeps."""
 
 
@@ -34,7 +34,7 @@ def is_repeatable(frame: bytes, topics: Sequence[Columns], end: int) -> bool:
     return (
         len(topics) == 1
         and end == len(frame)
-        and end <= KEPT_BYTES + OFFSET_BYTES * len(topics[0][1])
+        and end <= MAX_KEPT_BYTES + OFFSET_BYTES * len(topics[0][1])
     )
 
 

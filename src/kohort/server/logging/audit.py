@@ -48,10 +48,10 @@ class AuditLog:
         self._now = now
         self._descriptor = _opened(path)
         self._lines = LogLines(
-            self._descriptor, dropped_record=self._left_out_record, on_failure=_tell_failure
+            self._descriptor, dropped_record=self._dropped_record, on_failure=_report_failure
         )
         self._second = 0
-        self._written = self._left_out = 0
+        self._written = self._dropped = 0
 
     def record(
         self,
@@ -65,11 +65,11 @@ class AuditLog:
         """Write one decision."""
         now = self._now()
         if int(now) != self._second:
-            self._tell_left_out(now)
+            self._report_dropped(now)
             self._second, self._written = int(now), 0
         self._written += 1
         if self._written > PER_SECOND:
-            self._left_out += 1
+            self._dropped += 1
             return
         self._write(
             now,
@@ -95,7 +95,7 @@ class AuditLog:
 
     def close(self) -> None:
         """Write what is left, within a second, and close the file. Further lines are dropped."""
-        self._tell_left_out(self._now())
+        self._report_dropped(self._now())
         self._lines.flush()
         self._lines.close()
         if self._lines.is_written:  # else the thread could write to another file of that number
@@ -105,12 +105,12 @@ class AuditLog:
         """Wait until every line is written, for at most a second."""
         self._lines.flush()
 
-    def _tell_left_out(self, now: float) -> None:
-        if self._left_out:
-            self._write(now, left_out=self._left_out)
-            self._left_out = 0
+    def _report_dropped(self, now: float) -> None:
+        if self._dropped:
+            self._write(now, left_out=self._dropped)
+            self._dropped = 0
 
-    def _left_out_record(self, lines: int) -> logging.LogRecord:
+    def _dropped_record(self, lines: int) -> logging.LogRecord:
         return _record(self._now(), left_out=lines)
 
     def _write(self, now: float, **fields: Any) -> None:
@@ -123,7 +123,7 @@ def _record(now: float, **fields: Any) -> logging.LogRecord:
     return logging.makeLogRecord({"msg": text, "args": ()})
 
 
-def _tell_failure(error: OSError) -> None:
+def _report_failure(error: OSError) -> None:
     logger.error("cannot write the audit log; lines are lost", extra=fields(why=error))
 
 

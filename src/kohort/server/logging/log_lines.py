@@ -136,7 +136,7 @@ class LogLines(logging.Handler):
                 self._await_room()
             except OSError as error:  # closed, or a full disk: the server goes on
                 self._is_torn = self._is_torn or len(remaining) < len(line)
-                self._tell_failure(error)
+                self._report_failure(error)
                 return False
         self._fails = self._is_torn = False
         return True
@@ -146,7 +146,7 @@ class LogLines(logging.Handler):
         room.register(self._descriptor, select.POLLOUT)
         room.poll()
 
-    def _tell_failure(self, error: OSError) -> None:
+    def _report_failure(self, error: OSError) -> None:
         if not self._fails:
             self._fails = True
             self._on_failure(error)

@@ -165,10 +165,10 @@ class LocalMetadataLog:
 
     async def _sync_round(self) -> None:
         if self._round is None:
-            self._round = asyncio.create_task(self._sync_once())
+            self._round = asyncio.create_task(self._sync_pending())
         await asyncio.shield(self._round)
 
-    async def _sync_once(self) -> None:
+    async def _sync_pending(self) -> None:
         # A task of its own: the failure of a sync is met once, whoever was cancelled meanwhile.
         try:
             last, end = self._changes.last, self._log.end_offset

@@ -20,7 +20,7 @@ class LoopLag:
             await asyncio.sleep(_INTERVAL_S)
             self._worst_s = max(self._worst_s, loop.time() - due)
 
-    def take_worst_s(self) -> float:
+    def pop_worst_s(self) -> float:
         """The worst lag in seconds; the next call starts from 0."""
         worst, self._worst_s = self._worst_s, 0.0
         return worst

@@ -133,7 +133,11 @@ def _of_node(node: NodeStatus | None) -> Iterator[Metric]:
         ("kohort_cluster_nodes", "Nodes of the cluster that are there.", "nodes"),
         ("kohort_partitions_awaited", "Partitions to be led, and not taken yet.", "awaited"),
         ("kohort_lease_age_seconds", "Time since the lease was renewed.", "lease_age_s"),
-        ("kohort_database_away_seconds", "Time without a response of the database.", "away_s"),
+        (
+            "kohort_database_away_seconds",
+            "Time without a response of the database.",
+            "unresponsive_s",
+        ),
     ):
         yield GaugeMetricFamily(name, help_text, None if node is None else getattr(node, field))
     for name, help_text, field in (
@@ -190,7 +194,7 @@ class _Metrics(Collector):
         yield GaugeMetricFamily(
             "kohort_event_loop_lag_seconds",
             "How late the loop was, at worst since the last scrape.",
-            self._sources.loop_lag.take_worst_s(),
+            self._sources.loop_lag.pop_worst_s(),
         )
 
     def _traffic(self) -> Iterator[Metric]:

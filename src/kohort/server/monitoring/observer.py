@@ -34,7 +34,7 @@ from kohort.util.histogram import Histogram
 from kohort.util.text import did_you_mean
 from kohort.util.time_slice import TimeSlices
 
-_WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
+_HEALTHY_STATES: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _MAX_NAMES_SEARCHED: Final = 1_000
 """Names among which the nearest to an unknown one is looked for."""
@@ -230,7 +230,7 @@ class Observer:
         if topic is not None and access.topic(name):
             return json_response(self._describe_topic(topic))
         names = [topic.name for topic in self._topics.all() if access.topic(topic.name)]
-        return await _not_there("topic", name, names)
+        return await _not_found("topic", name, names)
 
     def _describe_topic(self, topic: Topic) -> dict[str, Any]:
         return {
@@ -287,7 +287,7 @@ class Observer:
     async def _no_group(self, group_id: str) -> HttpResponse:
         access = self._principal.access()
         names = (group.id for group in self._groups.groups() if access.group(group.id))
-        return await _not_there("group", group_id, list(islice(names, _MAX_NAMES_SEARCHED)))
+        return await _not_found("group", group_id, list(islice(names, _MAX_NAMES_SEARCHED)))
 
     async def _elsewhere(self, group_id: str) -> HttpResponse:
         """The response for a group that this node does not have."""
@@ -351,7 +351,7 @@ class Observer:
             for kind, coordinator in (("group", self._groups), ("transaction", self._transactions))
             for shards in (coordinator.statistics()["shards"],)
             for state, count in shards.items()
-            if count and state not in _WELL
+            if count and state not in _HEALTHY_STATES
         ]
 
 
@@ -383,7 +383,7 @@ def _listed(summaries: list[dict[str, Any]], more: Mapping[str, Any]) -> HttpRes
     return json_response({"groups": sorted(summaries, key=itemgetter("group_id")), **more})
 
 
-async def _not_there(kind: str, name: str, names: list[str]) -> HttpResponse:
+async def _not_found(kind: str, name: str, names: list[str]) -> HttpResponse:
     """404 with the nearest of the names that there are, which a thread looks for."""
     hint = await asyncio.to_thread(did_you_mean, name, names[:_MAX_NAMES_SEARCHED])
     error = f"no {kind} {name!r}; /{kind}s lists them{hint}"

@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
             self._metrics.bytes_in += len(data)
             self.last_active = self._connections.ticks
             queue = self._queue
-            if len(data) <= UNMETERED and queue.is_at_rest():
+            if len(data) <= UNMETERED and queue.is_idle_now():
                 # The frame is all there is to do, and need not go through the queue.
                 if self._repeated is not None and self._repeat(data, self._repeated):
                     return
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
         if self.login is not None:
             self.login.responded(exchange.api_key, errors)
         self._end(exchange.api_key, errors)
-        self._queue.give_memory_back()
+        self._queue.release_memory()
         if self._work is not None:
             self._shared.throttling.worked(exchange, self._work.seconds)
             self._work = None
@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
         if body is not None:
             self._send(exchange.api_key, exchange.version, exchange.correlation_id, body)
         if not self._pumping:
-            self._go_on()
+            self._resume()
 
     def cache_request(self, request: RepeatedRequest) -> None:
         """Compare the next frames with `request` before they are parsed."""
@@ -324,12 +324,12 @@ class Connection(asyncio.Protocol):
             if self.login is not None and not self.login.is_done:
                 return False
             self._begin(request)
-            request.submit(self._respond_again)
+            request.submit(self._respond_to_repeated)
         except Exception as error:  # as in `_pump`
             self.fail(error)
         return True
 
-    def _respond_again(self, error: ErrorCode) -> None:
+    def _respond_to_repeated(self, error: ErrorCode) -> None:
         queue = self._queue
         request = cast("RepeatedRequest | None", queue.in_progress)
         if request is None or not self.is_open:
@@ -346,16 +346,16 @@ class Connection(asyncio.Protocol):
             self._out.append(frame)
             self._out_size += len(frame)
             if not self._pumping:
-                self._go_on()
+                self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self._queue.is_throttled:
             if self._queue.is_over:
                 self._close()
             else:
-                self._rest()
+                self._flush_and_read()
         elif not self._next_turn_is_set and self._queue.rest():
-            self._rest()
+            self._flush_and_read()
         else:
             # In a turn of its own: the next request may end requests of other connections, whose
             # next requests may end more.
@@ -372,7 +372,7 @@ class Connection(asyncio.Protocol):
         self._pumping = True
         try:
             if alone is None:
-                self._take_requests()
+                self._serve_requests()
             else:
                 self._serve(alone)
         except MalformedError as error:
@@ -381,15 +381,15 @@ class Connection(asyncio.Protocol):
             self.fail(error)
         finally:
             self._pumping = False
-        self._rest()
+        self._flush_and_read()
 
-    def _rest(self) -> None:
+    def _flush_and_read(self) -> None:
         """Write the responses, and resume reading if it is paused without need."""
         self._flush()
         if not (self._reading and self._queue.awaits_frame()):
             self._keep_reading_or_pause()
 
-    def _take_requests(self) -> None:
+    def _serve_requests(self) -> None:
         for _ in range(REQUESTS_PER_TURN):
             frame = self._queue.next_frame() if self.is_open else None
             if frame is None:
@@ -421,7 +421,7 @@ class Connection(asyncio.Protocol):
         dispatch = self._dispatch
         if self.login is not None and not self.login.is_done:
             if self.login.expects_token:
-                self._take_token(frame, self.login)
+                self._authenticate_raw(frame, self.login)
                 return
             if not self.login.admits(frame):
                 dispatch = refuse_illegal_sasl_state
@@ -446,7 +446,7 @@ class Connection(asyncio.Protocol):
             # A task that is cancelled before it begins leaves `later` open.
             self._run(work.rest(later)).add_done_callback(lambda _: later.close())
 
-    def _take_token(self, frame: bytes, login: Login) -> None:
+    def _authenticate_raw(self, frame: bytes, login: Login) -> None:
         """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""
         self._begin(Exchange(self, SASL_AUTHENTICATE, 0, 0, ""))
         answer = login.authenticate(frame[CONTENT:])

@@ -24,7 +24,7 @@ class FailedLogins:
         if len(self._counts) < _MAX_NETWORKS:
             self._counts[_network(host)] += 1
 
-    def too_many(self, host: str) -> bool:
+    def is_blocked(self, host: str) -> bool:
         """Whether the clients of its network have to wait until the minute has passed."""
         self._begin_period()
         return self._counts[_network(host)] >= self._limit

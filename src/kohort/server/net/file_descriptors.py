@@ -13,7 +13,7 @@ from kohort.log import stores
 
 logger = logging.getLogger("kohort.server")
 
-_OTHERS: Final = 128
+_RESERVED_FILES: Final = 128
 """Descriptors kept for other files: of a compaction, of records that are being sent, and so on."""
 _MIN_FILES: Final = 128
 _LOW_FILES: Final = 2_048
@@ -54,4 +54,4 @@ def first_reserved() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 0:  # RLIM_INFINITY
         return 1 << 31
-    return soft - stores.max_open_files() - min(_OTHERS, soft // 4)
+    return soft - stores.max_open_files() - min(_RESERVED_FILES, soft // 4)

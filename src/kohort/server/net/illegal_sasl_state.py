@@ -17,7 +17,7 @@ _REFUSED: Final = {
     "error_code": ErrorCode.illegal_sasl_state,
     "error_message": "Unexpected Kafka request during SASL authentication.",
 }
-_OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
+_OTHER_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "find_coordinator": {"node_id": -1, "port": -1},
     "init_producer_id": {"producer_epoch": -1},
     "describe_client_quotas": {"entries": None},
@@ -28,7 +28,7 @@ _OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def illegal_sasl_state(api_key: int, version: int) -> Any:
     """kio's response, with the error where it has a field for it."""
-    values = {**_REFUSED, **_OTHERS.get(APIS[api_key].name, {})}
+    values = {**_REFUSED, **_OTHER_DEFAULTS.get(APIS[api_key].name, {})}
     for name in ("error_message", "error_code"):
         with suppress(TypeError):  # no version has that field
             return response(api_key, version, **values)

@@ -35,7 +35,7 @@ HANDSHAKES: Final = 512
 HANDSHAKE_SHARE_S: Final = 1.0
 TURNS_TO_END: Final = 4
 """Turns in which the loop may see that an address, whose connections are too many, closed one."""
-HELD: Final = 1_000
+MAX_DELAYED: Final = 1_000
 """Connections beyond a quota that wait to be closed; further ones are closed at once."""
 SHUTDOWN_TIMEOUT_S: Final = 5.0
 """Time that a client has to confirm the end of a TLS connection."""
@@ -86,7 +86,7 @@ class Listener:
         self._shared: SharedByConnections | None = None
         self._opening: dict[asyncio.Task[None], float] = {}  # when it began; oldest first
         self._addresses: AddressRates | None = None
-        self._held: dict[socket.socket, asyncio.TimerHandle] = {}  # to be closed
+        self._delayed: dict[socket.socket, asyncio.TimerHandle] = {}  # to be closed
         self._accepts = False
         self._timer: asyncio.TimerHandle | None = None
         self._accepted_per_turn = (
@@ -109,8 +109,8 @@ class Listener:
         self._set_accepting(False)
         if self._timer is not None:
             self._timer.cancel()
-        for accepted in tuple(self._held):
-            self._close_held(accepted)
+        for accepted in tuple(self._delayed):
+            self._close_delayed(accepted)
         for task in self._opening:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -199,14 +199,16 @@ class Listener:
         return self._addresses.wait(host, asyncio.get_running_loop().time())
 
     def _close_later(self, accepted: socket.socket, wait: float) -> None:
-        if len(self._held) >= HELD or not self._connections.leaves_files(accepted.fileno()):
+        if len(self._delayed) >= MAX_DELAYED or not self._connections.leaves_files(
+            accepted.fileno()
+        ):
             accepted.close()
             return
-        timer = asyncio.get_running_loop().call_later(wait, self._close_held, accepted)
-        self._held[accepted] = timer
+        timer = asyncio.get_running_loop().call_later(wait, self._close_delayed, accepted)
+        self._delayed[accepted] = timer
 
-    def _close_held(self, accepted: socket.socket) -> None:
-        self._held.pop(accepted).cancel()
+    def _close_delayed(self, accepted: socket.socket) -> None:
+        self._delayed.pop(accepted).cancel()
         accepted.close()
 
     def new_connection(self, host: str, accepted: socket.socket) -> Connection | None:

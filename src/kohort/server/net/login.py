@@ -169,7 +169,9 @@ class Login:
         """
         api_key = int.from_bytes(frame[CONTENT : CONTENT + 2], "big")
         match self._state:
-            case LoginState.START if self._sasl.failed_logins.too_many(self._connection.peer.host):
+            case LoginState.START if self._sasl.failed_logins.is_blocked(
+                self._connection.peer.host
+            ):
                 raise MalformedError("too many failed authentications from its address")
             case LoginState.START if api_key == API_VERSIONS:
                 self._state = LoginState.VERSIONS
@@ -210,7 +212,7 @@ class Login:
         Raises MalformedError for one that is not served, if the client has authenticated before.
         """
         offered = tuple(self._sasl.mechanisms)
-        if self._state is LoginState.DONE and not self._may_begin_again():
+        if self._state is LoginState.DONE and not self._may_reauthenticate():
             return HandshakeAnswer(ErrorCode.illegal_sasl_state, ())
         new_server = self._sasl.mechanisms.get(mechanism)
         if new_server is None:
@@ -264,7 +266,7 @@ class Login:
     def _is_expired(self) -> bool:
         return self._expires_ms is not None and self._sasl.clock.now() >= self._expires_ms
 
-    def _may_begin_again(self) -> bool:
+    def _may_reauthenticate(self) -> bool:
         now, last = self._sasl.clock.now(), self._handshake_at_ms
         too_soon = last is not None and now - last < MIN_REAUTHENTICATION_INTERVAL_MS
         if self._expires_ms is None or too_soon:

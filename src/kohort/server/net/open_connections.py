@@ -55,7 +55,7 @@ class OpenConnection(Protocol):
         ...
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass
 
 
@@ -73,7 +73,7 @@ class OpenConnections:
         self._open: set[OpenConnection] = set()
         self._limited: Counter[str] = Counter()  # by listener, without those of a Unix socket
         self._per_ip: Counter[str] = Counter()
-        self.on_room: Callable[[], None] = _nothing
+        self.on_room: Callable[[], None] = _no_op
         """Called when a connection has ended."""
         self._empty = asyncio.Event()
         self._ticker: asyncio.TimerHandle | None = None

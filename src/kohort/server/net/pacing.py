@@ -63,7 +63,7 @@ class PacingTransport(asyncio.Transport):
     `writer` is told to pause writing while pieces wait, here or in `transport`.
     """
 
-    # Pieces wait only while the transport is full or `_go_on` is to run in the next turn; or the
+    # Pieces wait only while the transport is full or `_resume` is to run in the next turn; or the
     # transport has failed, and its `connection_lost` is to come.
     __slots__ = (
         "_at", "_closes", "_is_full", "_paused", "_size", "_transport", "_waiting", "_writer",
@@ -102,7 +102,7 @@ class PacingTransport(asyncio.Transport):
         for data in joined(tuple(list_of_data)):
             self._add(data)
         if is_first:
-            self._go_on()
+            self._resume()
 
     def get_write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size() + self._size
@@ -133,7 +133,7 @@ class PacingTransport(asyncio.Transport):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._go_on()
+        self._resume()
 
     def connection_lost(self) -> None:
         """Keep no bytes."""
@@ -145,12 +145,12 @@ class PacingTransport(asyncio.Transport):
             self._waiting.append(data if isinstance(data, FileSlice) else memoryview(data))
             self._size += len(data)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Hand over what waits, as far as the client reads it and one turn goes."""
         budget = self.per_turn
         while self._waiting and not (self._is_full or self._transport.is_closing()):
             if budget <= 0:
-                asyncio.get_running_loop().call_soon(self._go_on)
+                asyncio.get_running_loop().call_soon(self._resume)
                 break
             try:
                 budget -= self._hand_over_some(self._waiting[0])

@@ -42,7 +42,7 @@ class RequestMemory:
         self.used += size
         return True
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Give memory back that was taken or granted."""
         self.used -= size
         self._grant()

@@ -32,14 +32,14 @@ class RequestQueue:
     """Received bytes, the request in progress, and the reasons to take no other one."""
 
     __slots__ = (
-        "_memory", "_memory_taken", "_reader", "_waits_for_memory", "has_ended", "in_progress",
+        "_memory", "_memory_held", "_reader", "_waits_for_memory", "has_ended", "in_progress",
         "is_draining", "is_throttled", "is_writable", "needs_bytes",
     )  # fmt: skip
 
     def __init__(self, memory: RequestMemory, max_bytes: int) -> None:
         """`max_bytes`: size of the largest request that is accepted."""
         self._memory = memory
-        self._memory_taken = 0
+        self._memory_held = 0
         """Bytes for the frame being received or served."""
         self._waits_for_memory = False
         self._reader = FrameReader(max_bytes)
@@ -57,7 +57,7 @@ class RequestQueue:
 
     # Bytes
 
-    def is_at_rest(self) -> bool:
+    def is_idle_now(self) -> bool:
         """Whether bytes that arrive now begin a request that can be served at once."""
         # No property: Python 3.11 calls those more slowly, and this is called for every request.
         return (
@@ -165,7 +165,7 @@ class RequestQueue:
         """The connection is lost: drop bytes, requests and memory, also what `waiter` waits for."""
         self.in_progress = None
         self._reader = FrameReader(self._reader.limit)
-        self.give_memory_back()
+        self.release_memory()
         self._memory.forget(waiter)
 
     # Memory
@@ -176,24 +176,24 @@ class RequestQueue:
 
     def use_memory(self, memory: RequestMemory) -> None:
         """Take the memory for further requests from `memory`."""
-        self.give_memory_back()
+        self.release_memory()
         self._memory = memory
 
     def memory_granted(self, size: int) -> None:
         """The memory that `wants_bytes` had to wait for has been taken."""
         self._waits_for_memory = False
-        self._memory_taken = size
+        self._memory_held = size
 
-    def give_memory_back(self) -> None:
+    def release_memory(self) -> None:
         """The request that took memory is served."""
-        if self._memory_taken:
-            size, self._memory_taken = self._memory_taken, 0
-            self._memory.give_back(size)
+        if self._memory_held:
+            size, self._memory_held = self._memory_held, 0
+            self._memory.release(size)
 
     def _has_memory(self, size: int, waiter: Waiter) -> bool:
-        if not self._memory_taken and not self._waits_for_memory:
+        if not self._memory_held and not self._waits_for_memory:
             if self._memory.take(size, waiter):
-                self._memory_taken = size
+                self._memory_held = size
             else:
                 self._waits_for_memory = True
-        return self._memory_taken > 0
+        return self._memory_held > 0

@@ -60,7 +60,7 @@ def listen_on_path(path: str) -> socket.socket:
 
     A file that a server left behind when it was killed is replaced.
     """
-    if _is_left_over(path):
+    if _is_stale(path):
         os.unlink(path)
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     umask = os.umask(0o177)
@@ -76,7 +76,7 @@ def listen_on_path(path: str) -> socket.socket:
     return opened
 
 
-def _is_left_over(path: str) -> bool:
+def _is_stale(path: str) -> bool:
     """Whether there is a socket at `path` on which nobody listens. Raises OSError if it is used."""
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):

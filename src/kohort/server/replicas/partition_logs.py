@@ -178,7 +178,7 @@ class PartitionLogs:
         try:
             self._owned.directories.make(self.placed_here(partitions))
         except NameTakenError as error:
-            raise _name_taken(error) from error
+            raise _name_taken_error(error) from error
         except OSError as error:
             raise storage_error(error) from error
 
@@ -200,7 +200,7 @@ class PartitionLogs:
             try:
                 self._owned.directories.make(partitions)
             except NameTakenError as error:
-                refused[error.partition.topic] = _name_taken(error)
+                refused[error.partition.topic] = _name_taken_error(error)
             except OSError as error:
                 failed = storage_error(error)
                 return {name: refused.get(name, failed) for name in by_topic}
@@ -228,7 +228,7 @@ class PartitionLogs:
         try:
             self._logs.remove(partition, topic_id)
         except OSError as error:
-            _log_left(partition, error)
+            _log_undeleted(partition, error)
 
     def withdraw(self, log: Log, topic_id: UUID) -> None:
         """Remove a partition whose creation was taken back; records in it are kept aside."""
@@ -242,15 +242,15 @@ class PartitionLogs:
         try:
             self._owned.directories.set_aside(log.topic_partition)
         except OSError as error:
-            _log_left(log.topic_partition, error)
+            _log_undeleted(log.topic_partition, error)
 
 
-def _log_left(partition: TopicPartition, error: OSError) -> None:
+def _log_undeleted(partition: TopicPartition, error: OSError) -> None:
     _log.warning(
         "cannot delete the records of a partition; the next start keeps them as a stray",
         extra=fields(partition=str(partition), why=error),
     )
 
 
-def _name_taken(error: NameTakenError) -> KafkaError:
+def _name_taken_error(error: NameTakenError) -> KafkaError:
     return KafkaError(ErrorCode.invalid_topic_exception, str(error))

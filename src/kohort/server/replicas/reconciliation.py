@@ -88,7 +88,7 @@ def reconcile(
         ):
             continue
         if directories.is_taken(partition):
-            refused[partition] = _not_its_place(partition, topic_id, marked_id)
+            refused[partition] = _foreign_directory_error(partition, topic_id, marked_id)
         else:
             missing[partition] = topic_id
     if missing and marks:  # else the directory is new
@@ -104,7 +104,7 @@ def reconcile(
 def _ensure_metadata_mark(directories: PartitionDirectories, marked_id: UUID | None) -> None:
     """Raise KohortError if `marked_id`, found in the metadata log's place, is not its mark."""
     if marked_id != METADATA_ID and not _is_of_version_0_1(directories, marked_id):
-        raise KohortError(_not_its_place(METADATA, METADATA_ID, marked_id))
+        raise KohortError(_foreign_directory_error(METADATA, METADATA_ID, marked_id))
 
 
 def _is_of_version_0_1(directories: PartitionDirectories, marked_id: UUID | None) -> bool:
@@ -130,7 +130,9 @@ def _mark_expected(
         )
 
 
-def _not_its_place(partition: TopicPartition, topic_id: UUID, marked_id: UUID | None) -> str:
+def _foreign_directory_error(
+    partition: TopicPartition, topic_id: UUID, marked_id: UUID | None
+) -> str:
     owner = "" if marked_id is None else f" (its topic_id is {base64_id(marked_id)})"
     return (
         f"the directory {partition} has the name of a partition of the topic {partition.topic}, "

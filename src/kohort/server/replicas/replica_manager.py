@@ -98,9 +98,9 @@ class ReplicaManager:
     def _reconfigure(self) -> None:
         """Have all topics act by the configs of the broker, in slices."""
         self.logs.broker_configs_changed()
-        self._reconfiguring = asyncio.create_task(self._configure_each())
+        self._reconfiguring = asyncio.create_task(self._configure_all())
 
-    async def _configure_each(self) -> None:
+    async def _configure_all(self) -> None:
         slices = TimeSlices()
         for topic in tuple(self.topics.all()):
             self.logs.configure(topic, topic.configs)

@@ -20,7 +20,7 @@ from kohort.util.https_get import fetch
 
 TIMEOUT_S: Final = 10.0
 """Time limit of a fetch, as in `small_documents.fetch`."""
-UNKNOWN_KEPT_MS: Final = 60_000
+UNKNOWN_KEY_RETRY_MS: Final = 60_000
 MAX_UNKNOWN: Final = 16
 """Unknown keys that are asked for in a minute."""
 RETRY_MS: Final = 60_000
@@ -63,7 +63,7 @@ class Jwks:
         self._unknown = {
             unknown_id: asked_at
             for unknown_id, asked_at in self._unknown.items()
-            if now - asked_at < UNKNOWN_KEPT_MS
+            if now - asked_at < UNKNOWN_KEY_RETRY_MS
         }
         if key_id not in self._unknown and len(self._unknown) < MAX_UNKNOWN:
             self._unknown[key_id] = now

@@ -17,7 +17,7 @@ from kohort.server.supervisor.worker_process import WorkerProcess
 
 _OF_ANY: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
 """Responses in which one worker speaks for all."""
-_TOLD: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.MISDIRECTED_REQUEST)
+_CONCLUSIVE_STATUSES: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.MISDIRECTED_REQUEST)
 """What workers respond that can tell of groups."""
 WORKER_TIMEOUT_S: Final = 5.0
 """Time that a worker has for its response."""
@@ -128,7 +128,7 @@ class MergedViews:
         for worker, response in zip(self._workers, responses, strict=True):
             if response is None:
                 reasons.append(f"node {worker.node_id} does not respond")
-            elif response.status not in _TOLD:
+            elif response.status not in _CONCLUSIVE_STATUSES:
                 body = json.loads(response.body)
                 why = body.get("reasons", [body.get("error")])
                 reasons += (f"node {worker.node_id}: {reason}" for reason in why)

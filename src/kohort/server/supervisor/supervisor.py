@@ -11,7 +11,7 @@ from kohort.errors import KohortError
 from kohort.log.directory_errors import unusable_directory
 from kohort.log.worker_directories import spread
 from kohort.server.addresses import Address
-from kohort.server.cluster import Worker, place_of
+from kohort.server.cluster import Worker, worker_index_of
 from kohort.server.config import Config, in_postgres
 from kohort.server.monitoring import HttpPort, listening
 from kohort.server.net import ensure_can_listen
@@ -123,7 +123,7 @@ def spread_data(config: Config) -> None:
     """Have the data lie where so many workers look for it. Raises KohortError."""
     path = Path(config["log.dir"])
     try:
-        spread(path, config.workers, place_of(config.workers))
+        spread(path, config.workers, worker_index_of(config.workers))
     except OSError as error:
         raise KohortError(unusable_directory(path, error)) from error
 

@@ -30,7 +30,7 @@ class Certificates:
         self._listeners: dict[str, ListenerTls] = {}  # by their names in lower case
         self._renewing = asyncio.Lock()
         self._reloading: asyncio.Task[None] | None = None
-        self._reads_again = False
+        self._reload_requested = False
         self._reads_all = False
 
     def __len__(self) -> int:
@@ -94,19 +94,19 @@ class Certificates:
             await asyncio.shield(self._reloading)
 
     def _begin_to_reload(self) -> None:
-        self._reads_again = True
+        self._reload_requested = True
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload())
 
     async def _reload(self) -> None:
-        while self._reads_again:
+        while self._reload_requested:
             async with self._renewing:
-                reads_all, self._reads_all, self._reads_again = self._reads_all, False, False
+                reads_all, self._reads_all, self._reload_requested = self._reads_all, False, False
                 for tls in tuple(self._listeners.values()):
                     if reads_all or not tls.is_configured_by(self._config):
-                        await self._reload_one(tls)
+                        await self._reload_listener(tls)
 
-    async def _reload_one(self, tls: "ListenerTls") -> None:
+    async def _reload_listener(self, tls: "ListenerTls") -> None:
         try:
             keys = await asyncio.to_thread(tls.replacement, self._config)
         except ConfigError as error:

@@ -94,11 +94,11 @@ class _Route:
         self._node_id = node_id
         self._connect = connect
         self._refused: RefusedError | None = None
-        self._again_at = 0.0
+        self._retry_at = 0.0
 
     async def open(self) -> Link:
         """Open a connection to the node. Raises OSError."""
-        if self._refused is not None and asyncio.get_running_loop().time() < self._again_at:
+        if self._refused is not None and asyncio.get_running_loop().time() < self._retry_at:
             raise RefusedError(*self._refused.args)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -120,7 +120,7 @@ class _Route:
                 "cannot connect to another node", extra=fields(other=self._node_id, why=refused)
             )
         self._refused = refused
-        self._again_at = asyncio.get_running_loop().time() + REFUSAL_BACKOFF_S
+        self._retry_at = asyncio.get_running_loop().time() + REFUSAL_BACKOFF_S
 
 
 def _refusal(error: OSError) -> RefusedError | None:
@@ -144,7 +144,7 @@ async def _log_in(link: Link, login: NodeLogin) -> None:
     if login.mechanism in BY_MECHANISM:
         last = await _log_in_by_scram(link, login)
     else:
-        last = await _say(link, login, f"\0{login.username}\0{login.password}".encode())
+        last = await _authenticate(link, login, f"\0{login.username}\0{login.password}".encode())
     lifetime_s = last.session_lifetime / _SECOND
     if lifetime_s:
         link.expire_in(RENEWAL_FRACTION * lifetime_s)
@@ -158,17 +158,17 @@ async def _log_in_by_scram(link: Link, login: NodeLogin) -> Any:
         login.password,
         secrets.token_urlsafe(_NONCE_BYTES),
     )
-    challenge = await _say(link, login, client.first())
+    challenge = await _authenticate(link, login, client.first())
     try:
         salted = await asyncio.to_thread(client.challenged(challenge.auth_bytes))
-        last = await _say(link, login, client.final(salted))
+        last = await _authenticate(link, login, client.final(salted))
         client.verify(last.auth_bytes)
     except ValueError as error:
         raise RefusedError(str(error)) from None
     return last
 
 
-async def _say(link: Link, login: NodeLogin, message: bytes) -> Any:
+async def _authenticate(link: Link, login: NodeLogin, message: bytes) -> Any:
     response = await link.ask(_AUTHENTICATE, 2, auth_bytes=message)
     if response.error_code:
         why = response.error_message or ErrorCode(response.error_code).name.upper()

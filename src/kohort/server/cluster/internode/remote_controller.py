@@ -51,7 +51,7 @@ class RemoteController:
         start: int = response.producer_id_start
         return range(start, start + response.producer_id_len)
 
-    async def create_each(self, new_topics: Sequence[NewTopic]) -> list[KafkaError | None]:
+    async def create_topics(self, new_topics: Sequence[NewTopic]) -> list[KafkaError | None]:
         """Create topics independently; returns an error or None for each. Raises KafkaError."""
         response = await self._ask(
             _CREATE_TOPICS,

@@ -199,11 +199,11 @@ class RoutedMarkers:
             return
         error = ErrorCode.leader_not_available
         if node != NO_LEADER:
-            error = await self._send_with_others(node, partition, marker)
+            error = await self._send_batched(node, partition, marker)
         if error:
             raise KafkaError(error)
 
-    async def _send_with_others(
+    async def _send_batched(
         self, node: int, partition: TopicPartition, marker: Marker
     ) -> ErrorCode:
         waiting = self._waiting.setdefault((node, marker), {})

@@ -12,7 +12,7 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str | None] = {}
 
 
-class Growth(NamedTuple):
+class NewPartitions(NamedTuple):
     """A topic that is to have more partitions."""
 
     name: str
