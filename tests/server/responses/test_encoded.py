@@ -12,7 +12,7 @@ from kohort.log.leader_epochs import EpochEndOffset
 from kohort.protocol.batch_validation import RecordError
 from kohort.protocol.building import response
 from kohort.protocol.messages import encode
-from kohort.server.cluster.current_leaders import CurrentLeaders
+from kohort.server.cluster.leader_discovery import CurrentLeaders
 from kohort.server.cluster.nodes import Node
 from kohort.server.fetch import response as fetch
 from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest

@@ -5,14 +5,14 @@ node on a shared storage (`SharedNode`). The pure decisions are in `kohort.clust
 """
 
 from kohort.server.cluster.cluster_role import ClusterRole
-from kohort.server.cluster.current_leaders import (
+from kohort.server.cluster.group_availability import check_group_availability
+from kohort.server.cluster.internode import FindLogOffsets, LogOffsets, RemoteController
+from kohort.server.cluster.leader_discovery import (
     MOVED,
     NO_LEADERS,
     CurrentLeaders,
     current_leaders,
 )
-from kohort.server.cluster.group_availability import check_group_availability
-from kohort.server.cluster.internode import FindLogOffsets, LogOffsets, RemoteController
 from kohort.server.cluster.leadership_loop import LeadershipLoop
 from kohort.server.cluster.local_node import LocalNode, open_directory, shows_restarts
 from kohort.server.cluster.node_status import NodeStatus

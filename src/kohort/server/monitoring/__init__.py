@@ -1,7 +1,7 @@
 """What a server tells about itself: health, metrics, groups as JSON, rebalances as log lines."""
 
+from kohort.server.monitoring.front_page import index_page
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
-from kohort.server.monitoring.index_page import index_page
 from kohort.server.monitoring.observer import Observer, listening
 
 __all__ = [

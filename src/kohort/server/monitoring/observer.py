@@ -22,9 +22,9 @@ from kohort.server.cluster import ClusterRole, NodeStatus, SharedNode, check_gro
 from kohort.server.config import Config
 from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.server.monitoring import group_view
+from kohort.server.monitoring.front_page import index_page
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
 from kohort.server.monitoring.http_principal import HttpPrincipal
-from kohort.server.monitoring.index_page import index_page
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalance_reporter import RebalanceReporter
 from kohort.server.net import ListenerStatistics, Tls
