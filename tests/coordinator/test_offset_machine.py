@@ -37,6 +37,7 @@ NAMES = ("m0", "m1")
 
 groups = st.sampled_from(GROUPS)
 producers = st.integers(1, 2)
+versions = st.sampled_from([5, 6])
 offsets = st.dictionaries(
     st.sampled_from(PARTITIONS), st.integers(0, 2**40), min_size=1, max_size=3
 )
@@ -182,6 +183,7 @@ class OffsetMachine(RuleBasedStateMachine):
         *,
         by_id: bool,
         transactional: bool,
+        has_member_epoch: bool,
     ) -> set[str]:
         """The errors that a commit may get, "none" if it is to be accepted."""
         known = self.classic.ids if group == CLASSIC else self.consumers
@@ -200,7 +202,7 @@ class OffsetMachine(RuleBasedStateMachine):
         older = by_id and who.generation < member.epoch and member.has_had(offsets, who.generation)
         if who.generation == member.epoch or older:
             return {"none"}
-        return {"illegal_generation" if transactional else "stale_member_epoch"}
+        return {"stale_member_epoch" if has_member_epoch else "illegal_generation"}
 
     def commit(
         self,
@@ -210,7 +212,9 @@ class OffsetMachine(RuleBasedStateMachine):
         producer: int | None,
         *,
         by_id: bool,
+        version: int,
     ) -> None:
+        """`version`: that of the TxnOffsetCommit."""
         ids = TOPICS if by_id else {}
         to_commit = {
             (topic, partition): OffsetToCommit(topic, partition, offset, topic_id=ids.get(topic))
@@ -220,8 +224,17 @@ class OffsetMachine(RuleBasedStateMachine):
         if producer is None:
             call = self.bench.commit(group, to_commit, **identity)
         else:
-            call = self.bench.txn_commit(group, to_commit, producer_id=producer, **identity)
-        expected = self.errors(group, who, offsets, by_id=by_id, transactional=producer is not None)
+            call = self.bench.txn_commit(
+                group, to_commit, producer_id=producer, version=version, **identity
+            )
+        expected = self.errors(
+            group,
+            who,
+            offsets,
+            by_id=by_id,
+            transactional=producer is not None,
+            has_member_epoch=producer is None or version >= 6,
+        )
         assert {error.name for _, error in call.response.results} <= expected, (who, expected)
         if "none" in expected:
             accepted = {(group, *partition): offset for partition, offset in offsets.items()}
@@ -233,20 +246,22 @@ class OffsetMachine(RuleBasedStateMachine):
         data=st.data(),
         producer=st.none() | producers,
         by_id=st.booleans(),
+        version=versions,
     )
-    def commits(self, group, offsets, data, producer, by_id) -> None:
+    def commits(self, group, offsets, data, producer, by_id, version) -> None:
         who = data.draw(st.sampled_from(self.identities(group)))
-        self.commit(group, who, offsets, producer, by_id=by_id)
+        self.commit(group, who, offsets, producer, by_id=by_id, version=version)
 
     @rule(
         group=groups,
         partition=st.sampled_from(PARTITIONS),
         producer=st.none() | producers,
         by_id=st.booleans(),
+        version=versions,
     )
-    def everyone_commits(self, group, partition, producer, by_id) -> None:
+    def everyone_commits(self, group, partition, producer, by_id, version) -> None:
         for offset, who in enumerate(self.identities(group)):
-            self.commit(group, who, {partition: offset}, producer, by_id=by_id)
+            self.commit(group, who, {partition: offset}, producer, by_id=by_id, version=version)
 
     @rule(group=groups, partition=st.sampled_from(PARTITIONS), some=st.permutations([None, 1, 2]))
     def commits_of_nobody_follow_each_other(self, group, partition, some) -> None:

@@ -31,15 +31,18 @@ def test_a_simple_group_is_made(bench):
 
 
 @pytest.mark.parametrize(
-    ("named", "error"),
+    ("version", "named", "error"),
     [
-        ({"generation": 0}, "illegal_generation"),
-        ({"generation": 3, "member_id": "m"}, "illegal_generation"),
-        ({"member_id": "m"}, "none"),
+        (5, {"generation": 0}, "illegal_generation"),
+        (5, {"generation": 3, "member_id": "m"}, "illegal_generation"),
+        (5, {"member_id": "m"}, "none"),
+        (6, {"generation": 0}, "group_id_not_found"),
+        (6, {"generation": 3, "member_id": "m"}, "group_id_not_found"),
+        (6, {"member_id": "m"}, "none"),
     ],
 )
-def test_an_unknown_group_has_no_generation(bench, named, error):
-    assert errors(bench.txn_commit("g", {T0: 5}, **named)) == [error]
+def test_an_unknown_group_has_no_generation(bench, version, named, error):
+    assert errors(bench.txn_commit("g", {T0: 5}, version=version, **named)) == [error]
     assert (bench.state() is State.EMPTY) == (error == "none")
 
 

@@ -27,7 +27,7 @@ KAFKA_4_4 = {
     "alter_configs": (0, 2), "list_config_resources": (0, 1),
     "describe_producers": (0, 0), "list_transactions": (0, 2), "describe_transactions": (0, 0),
     "add_partitions_to_txn": (0, 5), "add_offsets_to_txn": (0, 4), "end_txn": (0, 5),
-    "write_txn_markers": (1, 2), "txn_offset_commit": (0, 5),
+    "write_txn_markers": (1, 2), "txn_offset_commit": (0, 6),
     "consumer_group_heartbeat": (0, 1), "consumer_group_describe": (0, 1),
 }  # fmt: skip
 

@@ -145,20 +145,21 @@ def test_an_offset_commit_response_is_encoded_as_by_kio(case, topics) -> None:
     assert response_fast_path.offset_commit(case[1], topics) == encode(expected)
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_a_txn_offset_commit_response_is_encoded_as_by_kio(version: int) -> None:
     partitions = [(0, ErrorCode.none), (7, ErrorCode.illegal_generation)]
-    topics = [("orders", None, partitions), ("", None, [])]
+    topics = [("orders", UUID(int=3), partitions), ("", None, [])]
     expected = response(
         *(28, version),
         topics=[
             {
                 "name": name,
+                "topic_id": topic_id,
                 "partitions": [
                     {"partition_index": index, "error_code": error} for index, error in found
                 ],
             }
-            for name, _, found in topics
+            for name, topic_id, found in topics
         ],
     )
     assert response_fast_path.txn_offset_commit(version, topics) == encode(expected)

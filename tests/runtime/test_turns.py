@@ -247,6 +247,7 @@ async def committed_in_transaction(groups, offsets):
     groups.submit(
         TxnOffsetCommit(
             on_response=responded.set_result,
+            version=6,
             group="g",
             producer_id=1,
             producer_epoch=0,

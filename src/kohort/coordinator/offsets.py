@@ -23,6 +23,7 @@ from kohort.coordinator.committed import CommittedOffsets
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.offsets import (
+    TRANSACTIONAL_MEMBER_EPOCH_SINCE,
     validate_commit,
     validate_fetch,
     validate_transactional_commit,
@@ -63,6 +64,7 @@ from kohort.protocol.subscription import subscribed_topics
 from kohort.types import Instant, Reply, Timestamp, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
+"""The version of OffsetCommit that has this error."""
 FETCH_CHUNK = 500
 """Offsets of a response to an OffsetFetch of everything that are unpacked at once."""
 RECORD_OVERHEAD = 32
@@ -121,6 +123,7 @@ def commit_transactional_offsets(
             request.member_id,
             request.instance_id,
             request.generation,
+            request.version,
             _partitions_by_id(request.offsets),
         )
     else:
@@ -284,7 +287,10 @@ def validate_transactional_offset_commit(
     if not request.group or too_long(request.group):
         return ErrorCode.invalid_group_id
     if group is None:
-        return NONE if request.generation < 0 else ErrorCode.illegal_generation
+        if request.generation < 0:
+            return NONE
+        newer = request.version >= TRANSACTIONAL_MEMBER_EPOCH_SINCE
+        return ErrorCode.group_id_not_found if newer else ErrorCode.illegal_generation
     if request.generation < 0:
         names_no_member = not request.member_id and request.instance_id is None
         if names_no_member or group.state is _EMPTY:

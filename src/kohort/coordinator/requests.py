@@ -154,11 +154,14 @@ class OffsetCommit:
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommit:
     on_response: OnResponse
+    version: int
     group: str
     producer_id: int
     producer_epoch: int
     generation: int
-    """-1 before v3, as for a producer that does not know the group's metadata."""
+    """Of a consumer group, a member epoch. -1 before v3, as for a producer that does not know the
+    group's metadata.
+    """
     member_id: str
     instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]

@@ -413,8 +413,9 @@ class TxnOffsetCommitRequestPartition:
 
 @dataclass(frozen=True)
 class TxnOffsetCommitRequestTopic:
-    name: str
+    topic_id: UUID | None
     partitions: tuple[TxnOffsetCommitRequestPartition, ...]
+    name: str
 
 
 @dataclass(frozen=True)
@@ -423,10 +424,11 @@ class TxnOffsetCommitRequest:
     group_id: str
     producer_id: int
     producer_epoch: int
-    generation_id: int
+    generation_id_or_member_epoch: int
     member_id: str
     group_instance_id: str | None
     topics: tuple[TxnOffsetCommitRequestTopic, ...]
+    generation_id: int
 
 
 @dataclass(frozen=True)

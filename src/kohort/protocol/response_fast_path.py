@@ -148,8 +148,8 @@ def offset_commit(
 def txn_offset_commit(
     version: int, topics: Sequence[tuple[str, UUID | None, Iterable[tuple[int, int]]]]
 ) -> bytes:
-    """TxnOffsetCommitResponse v0-5, which has the fields of an OffsetCommitResponse with names."""
-    return offset_commit(8 if version >= 3 else 3, topics)
+    """TxnOffsetCommitResponse v0-6, which has the fields of an OffsetCommitResponse."""
+    return offset_commit(10 if version >= 6 else 8 if version >= 3 else 3, topics)
 
 
 def offset_commit_columns(

@@ -368,12 +368,14 @@ class Bench:
         member_id: str = "",
         generation: int = -1,
         instance_id: str | None = None,
+        version: int = 6,
         verified: object = None,
     ) -> Call:
         """Commit in the transaction of a producer; `end_transaction` ends it."""
         return self._call(
             TxnOffsetCommit(
                 on_response=next(self._ids),
+                version=version,
                 group=group,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,

@@ -29,7 +29,9 @@ def commit(bench, member_id, epoch, *partitions, version=9, transactional=False)
     """The errors of a commit, one for each partition of t."""
     offsets = {("t", each): OffsetToCommit("t", each, 5, topic_id=T) for each in partitions}
     if transactional:
-        call = bench.txn_commit("g", offsets, member_id=member_id, generation=epoch)
+        call = bench.txn_commit(
+            "g", offsets, member_id=member_id, generation=epoch, version=version
+        )
     else:
         call = bench.commit("g", offsets, member_id=member_id, generation=epoch, version=version)
     return [error.name for _, error in call.response.results]
@@ -87,15 +89,21 @@ def test_columns_are_judged_as_a_commit_of_single_offsets(bench):
 
 TRANSACTIONAL = {
     "its epoch": (("A", 2, 0), "none"),
-    "another epoch": (("A", 1, 0), "illegal_generation"),
+    "an older epoch": (("A", 1, 0), "stale_member_epoch"),
+    "a newer epoch": (("A", 3, 0), "stale_member_epoch"),
     "nobody": (("", -1, 0), "none"),
+    "nobody with an epoch": (("", -2, 0), "unknown_member_id"),
     "an unknown member": (("Z", 2, 0), "unknown_member_id"),
 }
 
 
+@pytest.mark.parametrize("version", [0, 5, 6])
 @pytest.mark.parametrize(("commit_", "error"), TRANSACTIONAL.values(), ids=TRANSACTIONAL)
-def test_a_commit_in_a_transaction(bench, commit_, error):
-    assert commit(bench, *commit_, transactional=True) == [error]
+def test_a_commit_in_a_transaction(bench, commit_, error, version):
+    """The errors of Apache Kafka 4.4."""
+    if error == "stale_member_epoch" and version < 6:
+        error = "illegal_generation"
+    assert commit(bench, *commit_, transactional=True, version=version) == [error]
 
 
 FETCHES = {

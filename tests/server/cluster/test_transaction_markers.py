@@ -169,6 +169,7 @@ class Server:
         self.groups.submit(
             TxnOffsetCommit(
                 on_response=response.set_result,
+                version=6,
                 group="g",
                 producer_id=producer[0],
                 producer_epoch=producer[1],

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -197,6 +198,23 @@ async def test_an_api_is_open_to_whom_its_operation_is_allowed(
     allow(secured, operation, kind, name)
     version, error, fields = REFUSED[api]
     assert error not in errors_in(await secured.ask(api, version, **fields))
+
+
+async def test_offsets_of_a_transaction_are_refused_by_the_name_behind_a_topic_id(
+    secured: HandlerBench,
+) -> None:
+    """As by Apache Kafka 4.4, which refuses an unknown id as such."""
+    allow(secured, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "id")
+    allow(secured, AclOperation.READ, ResourceType.GROUP, "billing")
+    orders = secured.topics.get("orders")
+    assert orders is not None
+    topics = [{"topic_id": each, "partitions": [PARTITION]} for each in (orders.id, UUID(int=8))]
+    fields = {**PRODUCER, "group_id": "billing", "topics": topics}
+    answer = await secured.ask("txn_offset_commit", 6, **fields)
+    assert {each.topic_id: each.partitions[0].error_code for each in answer.topics} == {
+        orders.id: TOPIC,
+        UUID(int=8): ErrorCode.unknown_topic_id,
+    }
 
 
 async def test_a_topic_is_not_created_by_who_may_only_describe_it(secured: HandlerBench) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -73,13 +74,15 @@ async def commit(
     bench.groups = coordinators
     services = bench.services
     object.__setattr__(services, "verifier", coordinators)
-    asked = {
+    asked: dict[str, Any] = {
         "transactional_id": "tx",
         "group_id": "g",
         "producer_id": 7,
         "producer_epoch": 2,
         "topics": [topic("orders", 0)],
     } | fields
+    if version >= 6:
+        asked["topics"] = [by_id(bench, each) for each in asked["topics"]]
     exchange = FakeExchange(KEY, version)
     await txn_offset_commit.handle(services, exchange, request(KEY, version, **asked))  # type: ignore[arg-type]
     return [
@@ -106,6 +109,17 @@ def topic(name: str, *partitions: int) -> dict[str, Any]:
     }
 
 
+def by_id(bench: HandlerBench, named: dict[str, Any]) -> dict[str, Any]:
+    """The topic by its id, if it is not by id already."""
+    if "topic_id" in named:
+        return named
+    found = bench.topics.get(named["name"])
+    return {
+        "topic_id": UUID(int=1) if found is None else found.id,
+        "partitions": named["partitions"],
+    }
+
+
 async def test_a_commit_whose_transaction_was_ended_by_markers_is_verified_again(
     bench: HandlerBench, coordinators: Coordinators
 ) -> None:
@@ -123,17 +137,18 @@ async def test_a_commit_whose_guards_are_ended_each_time_is_to_be_repeated(
     assert await commit(bench, coordinators) == [[(0, "concurrent_transactions")]]
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 async def test_the_transaction_is_verified_and_then_the_group_asked(
     bench: HandlerBench, coordinators: Coordinators, version: int
 ) -> None:
-    member = {"member_id": "m", "generation_id": 4, "group_instance_id": "i"}
+    generation = "generation_id_or_member_epoch" if version >= 6 else "generation_id"
+    member = {"member_id": "m", generation: 4, "group_instance_id": "i"}
     fields = member if version >= 3 else {}
     assert await commit(bench, coordinators, version, **fields) == [[(0, "none")]]
     verified, asked = coordinators.asked
     assert verified == (("tx", 7, 2), GROUP_LOG, version >= 5)
     assert (asked.group, asked.producer_id, asked.producer_epoch) == ("g", 7, 2)
-    assert asked.verified is coordinators.guard
+    assert (asked.verified, asked.version) == (coordinators.guard, version)
     named = ("m", 4, "i") if version >= 3 else ("", -1, None)
     assert (asked.member_id, asked.generation, asked.instance_id) == named
     of = bench.topics.get("orders")
@@ -200,6 +215,32 @@ async def test_partitions_that_do_not_exist(
     coordinators.asked.clear()
     assert await commit(bench, coordinators, topics=topics[1:]) == [[(0, unknown)]]
     assert coordinators.asked == []
+
+
+async def test_topics_are_named_by_id_in_request_and_response(
+    bench: HandlerBench, coordinators: Coordinators
+) -> None:
+    """As in Apache Kafka 4.4: UNKNOWN_TOPIC_ID for an unknown id, and for none at all."""
+    orders = bench.topics.get("orders")
+    assert orders is not None
+    ids = (UUID(int=1), orders.id, None)
+    topics = [{"topic_id": each, "partitions": topic("", 0, 9)["partitions"]} for each in ids]
+    bench.groups = coordinators
+    services = bench.services
+    object.__setattr__(services, "verifier", coordinators)
+    exchange = FakeExchange(KEY, 6)
+    asked = request(
+        KEY, 6, transactional_id="tx", group_id="g", producer_id=7, producer_epoch=2, topics=topics
+    )
+    await txn_offset_commit.handle(services, exchange, asked)  # type: ignore[arg-type]
+    assert {
+        each.topic_id: [(one.partition_index, one.error_code.name) for one in each.partitions]
+        for each in exchange.outcome.topics
+    } == {
+        UUID(int=1): [(0, "unknown_topic_id"), (9, "unknown_topic_id")],
+        None: [(0, "unknown_topic_id"), (9, "unknown_topic_id")],
+        orders.id: [(9, "unknown_topic_or_partition"), (0, "none")],
+    }
 
 
 async def test_an_empty_group_id_is_left_to_the_group_coordinator(

@@ -16,6 +16,11 @@ from kohort.errors import ErrorCode
 
 MEMBER_EPOCH_SINCE: Final = 9
 """The version of OffsetCommit that has a member epoch."""
+TRANSACTIONAL_MEMBER_EPOCH_SINCE: Final = 6
+"""The version of TxnOffsetCommit that has a member epoch (KIP-1319)."""
+
+NO_EPOCH: Final = -1
+"""Generation or epoch of a producer that does not know the group's metadata."""
 
 _Partitions: TypeAlias = Iterable[tuple[UUID | None, Iterable[int]]]
 
@@ -39,16 +44,21 @@ def validate_transactional_commit(
     member_id: str,
     instance_id: str | None,
     epoch: int,
+    version: int,
     partitions: _Partitions,
 ) -> ErrorCode:
     """Whether the member may commit in a transaction; only a member that is named is looked at."""
-    if epoch < 0 and (not group.members or (not member_id and instance_id is None)):
+    if epoch < 0 and not group.members:
+        return ErrorCode.none
+    if epoch == NO_EPOCH and not member_id and instance_id is None:
         return ErrorCode.none
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.unknown_member_id
     error = _validate_epoch(member, epoch, partitions)
-    return ErrorCode.illegal_generation if error is ErrorCode.stale_member_epoch else error
+    if error is ErrorCode.stale_member_epoch and version < TRANSACTIONAL_MEMBER_EPOCH_SINCE:
+        return ErrorCode.illegal_generation
+    return error
 
 
 def validate_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:

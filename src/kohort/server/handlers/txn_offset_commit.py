@@ -1,8 +1,9 @@
-"""TxnOffsetCommit (28) v0-5: offsets of a group, committed in the transaction of a producer.
+"""TxnOffsetCommit (28) v0-6: offsets of a group, committed in the transaction of a producer.
 
 v2 adds the leader epoch (KIP-320). v3 is flexible, and has the member of the group (KIP-447). v4
 lets TRANSACTION_ABORTABLE be an error; v5 lets the commit add the group to the transaction
-(KIP-890).
+(KIP-890). v6 names topics by id, and lets the generation be a member epoch (KIP-1319). Its errors
+are GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH, where older versions have ILLEGAL_GENERATION.
 
 If no transaction of the producer is open in the group's partition of `__consumer_offsets`, the
 transaction coordinator is asked whether that partition belongs to its transaction. It is asked
@@ -44,6 +45,7 @@ LEADER_EPOCH_SINCE: Final = 2
 MEMBER_ID_SINCE: Final = 3
 TRANSACTION_ABORTABLE_SINCE: Final = 4
 TRANSACTION_V2_SINCE: Final = 5
+TOPIC_ID_SINCE: Final = 6
 _TRIES: Final = 5
 """Verifications of a commit; markers of the last transaction end those from before them."""
 
@@ -52,16 +54,17 @@ async def handle(services: Services, exchange: Exchange, request: "TxnOffsetComm
     """Refuse partitions that do not exist; have the rest verified, and then the shard decide."""
     responses = PartitionResponses()
     has_epoch = exchange.version >= LEADER_EPOCH_SINCE
+    by_id = exchange.version >= TOPIC_ID_SINCE
     access = services.access(exchange)
     if not access.transactional_id(request.transactional_id):
         error = ErrorCode.transactional_id_authorization_failed
-        steps = refuse_all(request, responses, by_id=False, error=error)
+        steps = refuse_all(request, responses, by_id=by_id, error=error)
     elif not access.group(request.group_id):
         error = ErrorCode.group_authorization_failed
-        steps = refuse_all(request, responses, by_id=False, error=error)
+        steps = refuse_all(request, responses, by_id=by_id, error=error)
     else:
         steps = drop_unknown_partitions(
-            services, access, request, responses, by_id=False, has_epoch=has_epoch
+            services, access, request, responses, by_id=by_id, has_epoch=has_epoch
         )
     offsets = await in_slices(steps)
     response = OffsetCommitResponse(())
@@ -135,15 +138,22 @@ def _request(
     has_member = version >= MEMBER_ID_SINCE
     return TxnOffsetCommit(
         on_response=respond,
+        version=version,
         group=request.group_id,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
-        generation=request.generation_id if has_member else -1,
+        generation=_generation(version, request),
         member_id=request.member_id if has_member else "",
         instance_id=request.group_instance_id if has_member else None,
         offsets=offsets,
         verified=guard,
     )
+
+
+def _generation(version: int, request: "TxnOffsetCommitRequest") -> int:
+    if version >= TOPIC_ID_SINCE:
+        return request.generation_id_or_member_epoch
+    return request.generation_id if version >= MEMBER_ID_SINCE else -1
 
 
 def _encoded(
