@@ -198,6 +198,23 @@ async def test_the_check_tells_whether_each_node_serves_hangs_or_is_stopped(
         await each.close()
 
 
+async def test_a_suspended_process_that_was_replaced_does_not_count_as_its_node(
+    tables, postgres, schema
+):
+    suspended = PostgresCluster(tables, 1, METADATA, stray_retention_ms=-1)
+    await suspended.open()
+    await suspended.storage.claim()
+    postgres.execute(f"update {schema}.nodes set lease_until = now()")
+    successor = PostgresCluster(tables, 1, METADATA, stray_retention_ms=-1)
+    await successor.open()
+    await successor.storage.claim()
+    await successor.storage.release()
+    (finding,) = await found(tables, "node")
+    assert finding.text == "1 is stopped"
+    for each in (suspended, successor):
+        await each.close()
+
+
 async def test_a_session_for_each_connection(tables):
     (finding,) = await found(tables, "sessions")
     assert finding.level is Level.OK

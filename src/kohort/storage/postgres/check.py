@@ -15,7 +15,7 @@ from kohort.log.findings import Finding, Fold, Level
 from kohort.storage.postgres import pooler, privileges, schema
 from kohort.storage.postgres.blocking_process import blocker
 from kohort.storage.postgres.errors import DatabaseError, outcome
-from kohort.storage.postgres.fence import LEASE, LOCK
+from kohort.storage.postgres.fence import LEASE, LOCK, LOCKS
 from kohort.storage.postgres.link import TIMEOUTS, Connection, Link
 from kohort.storage.postgres.logs.log_check import check_logs
 from kohort.storage.postgres.synchronous_commit import check_commits
@@ -31,14 +31,11 @@ _COMMITS: Final = 20
 _COMMIT_TIMEOUT_S: Final = 5.0
 """A server whose commits take longer keeps no lease, and its clients give up."""
 _SLOW_MS: Final = 20.0
-_NODES: Final = (
-    "select n.node, coalesce(n.lease_until > now(), false), exists ("
-    "  select from pg_locks l where l.locktype = 'advisory' and l.granted and l.database = "
-    "  (select oid from pg_database where datname = current_database()) "
-    "  and l.classid::bigint = $2 and l.objid::bigint = "
-    "  (hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
-    ") from nodes n where n.lane = $1 and n.node >= 0 order by n.node"
-)
+_NODES: Final = f"""
+select n.node, coalesce(n.lease_until > now(), false),
+    exists (select from (select) one join {LOCKS})
+from nodes n where n.lane = $1 and n.node >= 0 order by n.node
+"""  # of constants  # nosec B608
 _TIMEOUTS: Final = (
     "select name, reset_val from pg_settings where name = any($1) and reset_val <> '0' "
     "order by name"

@@ -32,6 +32,19 @@ OPERATOR: Final = -2
 """The id of an operator, who leads nothing, and is shown to no node."""
 RENEWAL_INTERVAL_S: Final = 0.5
 LOCK: Final = 0x6B6F686F
+LOCKS: Final = """
+pg_locks l on l.locktype = 'advisory' and l.granted
+and l.database = (select oid from pg_database where datname = current_database())
+and l.classid::bigint = $2 and (
+    l.objid::bigint = (hashtext(
+        current_schema() || ' ' || n.node::text || ' ' || n.session::text
+    )::bigint & 4294967295)
+    or l.mode = 'ExclusiveLock' and l.objid::bigint = (hashtext(
+        current_schema() || ' ' || n.node::text
+    )::bigint & 4294967295)
+)
+"""
+"""To be joined to a row `n` of a node with its last session: the locks that show its process."""
 _TIMELINE: Final = "select left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 BOUNDED: Final = f"set_config('idle_in_transaction_session_timeout', '{LEASE_MS}', true)"
 """Has PostgreSQL end the transaction under way if its process hangs: others wait for its locks."""

@@ -20,7 +20,7 @@ from typing import Final
 
 from kohort.cluster import LEASE_MS
 from kohort.storage.postgres.errors import DatabaseError
-from kohort.storage.postgres.fence import BOUNDED, LEASE, LOCK, taken
+from kohort.storage.postgres.fence import BOUNDED, LEASE, LOCK, LOCKS, taken
 from kohort.storage.postgres.link import Connection
 
 _NODE: Final = "hashtext(current_schema() || ' ' || $2::text)"
@@ -34,19 +34,6 @@ _BEGIN_CLAIM: Final = (
     "pg_advisory_xact_lock($1, hashtext(current_schema() || ' claim ' || $2::text))"
 )
 """Waits while another process claims the id."""
-LOCKS: Final = """
-pg_locks l on l.locktype = 'advisory' and l.granted
-and l.database = (select oid from pg_database where datname = current_database())
-and l.classid::bigint = $2 and (
-    l.objid::bigint = (hashtext(
-        current_schema() || ' ' || n.node::text || ' ' || n.session::text
-    )::bigint & 4294967295)
-    or l.mode = 'ExclusiveLock' and l.objid::bigint = (hashtext(
-        current_schema() || ' ' || n.node::text
-    )::bigint & 4294967295)
-)
-"""
-"""To be joined to a row `n` of a node with its last session: the locks that show its process."""
 _FORMER: Final = f"""
 select n.lease_until > clock_timestamp() as has_lease, n.session = $4 as is_own,
     clock_timestamp() - pg_postmaster_start_time() > make_interval(secs => $5) as trusts_locks,

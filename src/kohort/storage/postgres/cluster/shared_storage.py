@@ -27,12 +27,13 @@ from kohort.log.directory_format import METADATA_ID
 from kohort.protocol.batch_format import START
 from kohort.protocol.batches import read_header
 from kohort.storage.postgres import exclusive_lock, schema
-from kohort.storage.postgres.cluster.node_lock import LOCKS, RESTART_GRACE_S, NodeLock
+from kohort.storage.postgres.cluster.node_lock import RESTART_GRACE_S, NodeLock
 from kohort.storage.postgres.cluster.shared_link import SharedLink
 from kohort.storage.postgres.fence import (
     BOUNDED,
     LEASE,
     LOCK,
+    LOCKS,
     METADATA,
     Fence,
     end_session,
