@@ -25,6 +25,7 @@ round. Load and server share the machine.
 ORDER = (
     "heartbeats",
     "commits",
+    "instructions",
     "workers",
     "cluster",
     "failover",

@@ -150,7 +150,7 @@ def _prepared(server: Server, listeners: secured.Listeners, *, has_acls: bool) -
 def start_echo() -> Server:
     """Start `native/echo.c`, the upper bound for one core."""
     port = free_port()
-    server = _spawn("C epoll echo", [str(tools.echo()), str(port)], port)
+    server = spawn("C epoll echo", [str(tools.echo()), str(port)], port)
     server.load_options = {"unjoined": True}
     return server
 
@@ -158,7 +158,7 @@ def start_echo() -> Server:
 def start_kfake() -> Server:
     """Start franz-go's in-process fake of Kafka."""
     port = free_port()
-    return _spawn("kfake", [str(tools.kfake()), str(port)], port)
+    return spawn("kfake", [str(tools.kfake()), str(port)], port)
 
 
 def start_mock() -> Server:
@@ -254,30 +254,57 @@ def free_port(count: int = 2) -> int:
     raise tools.MissingError(f"no free port from {PORTS[0]} to {PORTS[-1]}")
 
 
-def _spawn(name: str, command: Sequence[str], port: int, directory: str | None = None) -> Server:
+def spawn(
+    name: str,
+    command: Sequence[str],
+    port: int,
+    directory: str | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    within_seconds: float = START_SECONDS,
+) -> Server:
+    """Start a server by a command. `directory` is removed at its end. Raises MissingError."""
     directory = directory or tempfile.mkdtemp(prefix="kohort-bench-")
     started = time.monotonic()
-    return _listening(name, _popen(command, directory), port, directory, started)
+    process = _popen(command, directory, environment)
+    return _listening(name, process, port, directory, started, within_seconds)
 
 
 def _listening(
-    name: str, process: subprocess.Popen[bytes], port: int, directory: str, started: float
+    name: str,
+    process: subprocess.Popen[bytes],
+    port: int,
+    directory: str,
+    started: float,
+    within_seconds: float = START_SECONDS,
 ) -> Server:
     """Return the server once its port accepts connections."""
-    _await(process, lambda: _listens(port), directory)
+    _await(process, lambda: _listens(port), directory, within_seconds)
     taken = time.monotonic() - started
     return Server(name, process.pid, port, end=_ender(process, directory), listening_s=taken)
 
 
-def _popen(command: Sequence[str], directory: str) -> subprocess.Popen[bytes]:
+def _popen(
+    command: Sequence[str], directory: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     with open(f"{directory}/log", "wb") as log:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=tools.ROOT
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=tools.ROOT,
+            env=environment,
         )
 
 
-def _await(process: subprocess.Popen[bytes], ready: Callable[[], bool], directory: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
+def _await(
+    process: subprocess.Popen[bytes],
+    ready: Callable[[], bool],
+    directory: str,
+    within_seconds: float = START_SECONDS,
+) -> None:
+    deadline = time.monotonic() + within_seconds
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
             tail = Path(f"{directory}/log").read_text(errors="replace")[-2000:]
