@@ -178,10 +178,48 @@ def test_leaving_bumps_the_epoch(bench):
     call = bench.consumer_heartbeat("g", "A", -1)
     assert call.response.member_epoch == -1
     assert call.response.heartbeat_interval_ms == 0
-    assert written(call) == [(8, "A", None), (7, "A", None), (5, "A", None), (3, 3)]
-    assert call.result.records[-1].value.metadata_hash == 0
+    assert written(call) == [(8, "A", None), (7, "A", None), (5, "A", None), (3, 3), (6, 3)]
+    assert call.result.records[-2].value.metadata_hash == 0
     assert bench.state() == "Empty"
     assert bench.advance(100_000) == []
+
+
+def leave_one_after_the_other(bench):
+    bench.consumer_heartbeat("g", "B", -1)
+    bench.consumer_heartbeat("g", "A", -1)
+
+
+def leave_together(bench):
+    bench.leave("g", "A", "B")
+
+
+def are_not_heard_of(bench):
+    bench.advance(100_000)
+
+
+@pytest.mark.parametrize(
+    "end", [leave_one_after_the_other, leave_together, are_not_heard_of], ids=lambda f: f.__name__
+)
+def test_the_last_member_that_leaves_moves_the_assignment_epoch(end):
+    """The records of Apache Kafka 4.4; 4.3 left the assignment epoch behind."""
+    bench = Bench(topics=TOPICS)
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    end(bench)
+    *_, group, target = bench.log
+    epoch = bench.consumer_group().epoch
+    assert (brief(group), group.value.metadata_hash) == ((3, epoch), 0)
+    assert target.value == TargetAssignmentMetadataValue(epoch=epoch, timestamp=0)
+    assert bench.consumer_group().target_epoch == epoch
+    # the time without a target is none that the next member's has to wait for
+    assert told(bench.consumer_heartbeat("g", "C", 0, topics=["t"])) == (epoch + 1, {T: (0, 1)})
+
+
+def test_a_member_that_leaves_others_behind_does_not_move_the_assignment_epoch(bench):
+    for member in "AB":
+        bench.consumer_heartbeat("g", member, 0, topics=["t"])
+    call = bench.consumer_heartbeat("g", "B", -1)
+    assert written(call) == [(8, "B", None), (7, "B", None), (5, "B", None), (3, 4)]
 
 
 def test_an_empty_subscription_stays_at_the_first_epoch(bench):
@@ -635,6 +673,16 @@ def test_the_target_of_a_deleted_group_is_none_of_its_successor():
     assert bench.consumer_group().target_epoch == 1
     bench.do_jobs()
     assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MAX_IMMEDIATE_SIZE))})
+
+
+def test_a_target_of_former_members_does_not_move_the_assignment_epoch_back():
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MAX_IMMEDIATE_SIZE)], 1))
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "A", -1)
+    epoch = bench.consumer_group().epoch
+    assert len(bench.jobs) == 1
+    bench.do_jobs()
+    assert bench.consumer_group().target_epoch == epoch
 
 
 def test_a_target_that_cannot_be_computed_is_the_error_of_one_request():

@@ -79,6 +79,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.bench = Bench(CONFIG, topics=self.topics())
         self.clients = [Client(number) for number in range(6)]
         self.group_epoch = 0
+        self.target_epoch = 0
 
     def topics(self):
         images = (TopicImage(name, self.ids[name], count) for name, count in self.counts.items())
@@ -269,6 +270,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if self.group is not None:
             assert self.group.epoch >= self.group_epoch
             self.group_epoch = self.group.epoch
+
+    @invariant()
+    def the_assignment_epoch_follows_it(self):
+        if self.group is not None:
+            assert self.target_epoch <= self.group.target_epoch <= self.group.epoch
+            self.target_epoch = self.group.target_epoch
+            assert self.group.members or self.target_epoch == self.group.epoch
 
     @invariant()
     def the_log_tells_everything(self):

@@ -3,6 +3,7 @@
 | event | records |
 |---|---|
 | epoch -1, LeaveGroup, expiry | the member's are deleted, the group epoch is bumped |
+| the same of the last member | then the assignment epoch becomes the group epoch |
 | epoch -2 of a static member | its assignment at epoch -2; what it had yet to revoke is released |
 | its instance id returns | the old member's are deleted, the new member has what it had |
 
@@ -16,6 +17,7 @@ from kohort.coordinator.consumer import rebalancing, timers
 from kohort.coordinator.consumer.downgrade import can_downgrade, downgrade
 from kohort.coordinator.consumer.group import LEFT_STATIC, ConsumerGroup, ConsumerMember
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
+from kohort.coordinator.consumer.target import assign_nothing
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,
     ConsumerGroupMemberMetadataRecord,
@@ -187,6 +189,7 @@ def remove_members(
     hash_ = _hash_without(group, members, left, topics)
     epoch = bump_epoch(group, hash_, cause, topics, step)
     if len(members) == len(group.members):
+        assign_nothing(group, epoch, step)
         rebalancing.end(group, epoch, "empty", (), step)
 
 

@@ -47,6 +47,8 @@ _PARTITIONS_OF_A_WEIGHT: Final = 64
 RETRY_INTERVAL_MS: Final = 1_000
 """Time after a failed computation before a request gets its error."""
 _NO_TARGET: Partitions = {}
+_NEVER: Final = 0
+"""Timestamp of a target that was not computed."""
 
 
 def is_due(group: ConsumerGroup, step: Step) -> bool:
@@ -142,6 +144,16 @@ def _count_at_once(changed: Iterable[tuple[str, Target]]) -> int:
 def _store(group: ConsumerGroup, member_id: str, target: Target, step: Step) -> None:
     key, value = MemberKey(group.id, member_id), TargetAssignmentMemberValue(target)
     step.record(TargetAssignmentMemberRecord(key, value))
+
+
+def assign_nothing(group: ConsumerGroup, epoch: int, step: Step) -> None:
+    """Store the epoch of a target without members; the next member's is computed at once.
+
+    A target that is being computed has no effect: its epoch is that of a former member.
+    """
+    group.assigning = None
+    value = TargetAssignmentMetadataValue(epoch, _NEVER)
+    step.record(TargetAssignmentMetadataRecord(GroupKey(group.id), value))
 
 
 def _store_epoch(group: ConsumerGroup, epoch: int, step: Step) -> None:
