@@ -5,8 +5,7 @@ from kohort.coordinator.result import SessionExpires
 from kohort.coordinator.shard import Shard
 from kohort.coordinator_common import Cancel
 from kohort.errors import ErrorCode
-from kohort.server.broker import group_config
-from kohort.server.config import Config
+from kohort.server.config import Config, group_coordinator_config
 from kohort.testing.bench import Bench
 
 
@@ -59,7 +58,7 @@ def test_a_forgotten_pending_id_holds_up_no_rebalance():
 
 
 def test_members_of_a_large_group_that_start_at_once_all_get_in():
-    bench = Bench(group_config(Config({})))
+    bench = Bench(group_coordinator_config(Config({})))
     ids = [bench.join("g", connection=f"c{n}").response.member_id for n in range(2_000)]
     assert len(set(ids)) == 2_000
     for number, member_id in enumerate(ids):

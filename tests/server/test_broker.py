@@ -27,7 +27,8 @@ from kohort.log.partition import PartitionLog
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.batches import Record, build, read_header
 from kohort.server.addresses import Address, cannot_listen
-from kohort.server.broker import Broker, group_config
+from kohort.server.broker import Broker
+from kohort.server.config import group_coordinator_config
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.metadata import METADATA, OFFSETS_TOPIC
@@ -246,7 +247,7 @@ async def test_closing_does_not_wait_for_idle_or_silent_peers() -> None:
 
 
 def test_the_coordinator_goes_by_the_configuration() -> None:
-    config = group_config(
+    config = group_coordinator_config(
         Config(
             {
                 "group.min.session.timeout.ms": 1,

@@ -18,20 +18,17 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig, MigrationPolicy
-from kohort.errors import KafkaError, KohortError
+from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from kohort.errors import KohortError
 from kohort.log.base import Log, LogDirectory
-from kohort.log.directory_errors import unusable_directory
 from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
 from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
 from kohort.runtime.transactions import TransactionCoordinator
-from kohort.security import KafkaPrincipal
-from kohort.security.peer import NODE_LISTENER
-from kohort.server.addresses import Address, cannot_listen
+from kohort.server.addresses import Address
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.cluster import (
@@ -42,44 +39,41 @@ from kohort.server.cluster import (
     PartitionMarkers,
     SharedNode,
     Worker,
-    shows_restarts,
 )
 from kohort.server.config import (
     Config,
-    ListenerConfig,
     ResourceType,
     consumer_group_config,
-    in_postgres,
-    storage_without_secrets,
+    group_coordinator_config,
+    transaction_coordinator_config,
     waits_for_disk,
 )
 from kohort.server.controller import Controller, coordinator_topics
 from kohort.server.fetch import FetchSessions
 from kohort.server.handlers import forwarding_handler_module, handler_module
+from kohort.server.listener_binder import ListenerBinder
 from kohort.server.logging import AuditLog, fields
-from kohort.server.metadata import METADATA, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from kohort.server.monitoring import Observer
+from kohort.server.metadata import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kohort.server.monitoring import ObservedServer, Observer
 from kohort.server.net import (
     ConnectionLimits,
     Dispatch,
     Dispatcher,
     HandlerModule,
     Listeners,
-    Protection,
-    Sasl,
-    certificate_of,
     ensure_can_listen,
 )
 from kohort.server.replicas import GroupTopics, Topics
 from kohort.server.services import Services, random_ids
+from kohort.server.storage_factory import (
+    await_durable_topics,
+    confirm_start,
+    open_backend,
+    open_storage,
+)
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
-from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.util.heavy_work import HeavyWork
-
-if TYPE_CHECKING:
-    from kohort.server.sasl import SaslListeners
-    from kohort.server.tls import ListenerTls
 
 logger = logging.getLogger("kohort.serve")
 
@@ -123,15 +117,14 @@ class Broker:
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
-        if shared is None and in_postgres(self.config["storage"]):
-            shared = _postgres_cluster(self.config)
+        if shared is None:
+            shared = open_backend(self.config)
         self.certificates = Certificates(self.config)
         self._cluster: ClusterRole
-        self._shared_node: SharedNode | None = None
         if shared is None:
             self._cluster = LocalNode(self.config, self.clock, worker)
         else:
-            self._cluster = self._shared_node = SharedNode(
+            self._cluster = SharedNode(
                 shared,
                 sockets,
                 self.config,
@@ -142,7 +135,6 @@ class Broker:
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
-        self._sasl: SaslListeners | None = None
         self.lost = asyncio.Event()
         """Set when this process is to end: what it knows of its cluster is not so any more."""
         self.http_address: Address | None = None
@@ -180,7 +172,7 @@ class Broker:
             self._open_groups()
             self._open_transactions()
             self._open_observer()
-            await self._await_durable_topics()
+            await await_durable_topics(self.config, self.controller)
             self.dispatcher = Dispatcher(await self._bind(), self._handler_module)
             self.listener.serve(self._dispatch, self._throttling)
             self._opened.push_async_callback(self.observer.close)
@@ -188,7 +180,7 @@ class Broker:
             self.config.on_change.append(self._configure)
             await self._participate()
             self._start_background_tasks()
-            self._confirm_start()
+            confirm_start(self.config, self.logs)
         except BaseException:
             await self.close()
             raise
@@ -203,8 +195,8 @@ class Broker:
     @property
     def _dispatch(self) -> Dispatch:
         dispatch = self.dispatcher.dispatch
-        node = self._shared_node
-        return dispatch if node is None else node.with_lease_check(dispatch)
+        node = self._cluster
+        return node.with_lease_check(dispatch) if isinstance(node, SharedNode) else dispatch
 
     @property
     def _handler_module(self) -> HandlerModule:
@@ -213,40 +205,10 @@ class Broker:
         return handler_module if is_controller else forwarding_handler_module
 
     async def _open_storage(self) -> None:
-        try:
-            self.logs = await self._cluster.open_logs(self._opened)
-            self._opened.callback(self.logs.close)
-            await self._open_topics()
-        except OSError as error:
-            raise self._unusable(error) from error
-        self._opened.callback(self.controller.close)
-        self._opened.callback(self._cluster.routes.close)
-        self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
-        self.cluster_id = self.controller.image.cluster_id
-
-    def _unusable(self, error: object) -> KohortError:
-        storage = self.config["storage"]
-        if in_postgres(storage):
-            return KohortError(f"{storage_without_secrets(storage)} cannot be used: {error}")
-        if isinstance(error, OSError):
-            return KohortError(unusable_directory(Path(self.config["log.dir"]), error))
-        return KohortError(f"the data directory cannot be used: {error}")
-
-    async def _open_topics(self) -> None:
-        """Open every log, in another thread because checks after a crash may take long.
-
-        The thread ends soon after this is cancelled.
-        """
-        opening = asyncio.ensure_future(asyncio.to_thread(self._cluster.open_controller, self.logs))
-        try:
-            self.controller = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            if self.logs.owned is not None:
-                self.logs.owned.stop_opening()
-            await asyncio.wait((opening,))
-            opening.exception()
-            raise
+        self.logs, self.controller = await open_storage(self.config, self._cluster, self._opened)
         self.topics = self.controller.replicas.topics
+        self.cluster_id = self.controller.image.cluster_id
+        self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
 
     async def _participate(self) -> None:
         """Follow the controller, or lead partitions beside other nodes."""
@@ -255,14 +217,6 @@ class Broker:
             self._opened.push_async_callback(participant.leave)
             endpoints = [listener.endpoint for listener in self.listener.listeners]
             await participant.start(endpoints, self.lost.set)
-
-    def _confirm_start(self) -> None:
-        if self.logs.owned is None:
-            return
-        try:
-            self.logs.owned.confirm_start()
-        except OSError as error:
-            raise self._unusable(error) from error
 
     def _open_audit_log(self) -> None:
         path = self.config["audit.log.file"]
@@ -304,7 +258,7 @@ class Broker:
         )
         self.transactions = TransactionCoordinator(
             self._state_logs(TRANSACTIONS_TOPIC),
-            transaction_config(self.config),
+            transaction_coordinator_config(self.config),
             self.clock,
             new_producer_id=self.controller.producer_ids.next,
             marker_writer=self._cluster.routes.markers(self._markers),
@@ -320,19 +274,19 @@ class Broker:
     def _open_observer(self) -> None:
         self._access = access_of(self.config, self.controller.image.acls, self.audit_log)
         self._opened.push_async_callback(self.certificates.close)
-        self.observer = Observer(
-            self.config,
-            self.cluster_id,
-            self.topics,
-            self.groups,
-            self.transactions,
-            self.logs.problems,
-            self.listener.statistics,
-            self._access,
-            self._cluster,
-            self._shared_node,
-            None if self.config.https is None else self.certificates.open(self.config.https),
+        server = ObservedServer(
+            config=self.config,
+            cluster_id=self.cluster_id,
+            topics=self.topics,
+            groups=self.groups,
+            transactions=self.transactions,
+            problems=self.logs.problems,
+            traffic=self.listener.statistics,
+            find_access=self._access,
+            cluster=self._cluster,
         )
+        https = self.config.https
+        self.observer = Observer(server, None if https is None else self.certificates.open(https))
         self.groups.on_rebalance.append(self.observer.on_rebalance)
         self.logs.on_written.append(self.observer.database_appends.observe)
 
@@ -352,29 +306,22 @@ class Broker:
             )
         return topic.partitions
 
-    async def _await_durable_topics(self) -> None:
-        """Wait until the records of all topics are as durable as the policy asks.
-
-        Nothing in a topic is acknowledged before: a log without its topic's record is a leftover
-        that the next start removes.
-        """
-        if self.controller.metadata_log is None:
-            return
-        try:
-            await self.controller.writer.durable()
-        except KafkaError as error:
-            raise self._unusable(error.__cause__) from error
-
     async def _bind(self) -> Services:
         """Bind the addresses, which completes what handlers need."""
         self._opened.push_async_callback(self.listener.close, RESPONSE_TIMEOUT_S)
-        for config in self.config.listeners:
-            await self._bind_listener(config)
+        binder = ListenerBinder(
+            self.config,
+            self.listener,
+            self.certificates,
+            lambda: self.controller.image.scram_users,
+            self.clock,
+            self._opened,
+        )
+        self.addresses = await binder.bind_listeners()
         first = self.listener.listeners[0].endpoint
         self.address = self.addresses[first.listener]
         self.advertised = Address(first.host, first.port)
-        self._bind_local_socket()
-        self._bind_node_socket()
+        binder.bind_paths(self._cluster.node_socket)
         self.controller.writer.on_acls_changed.append(self.listener.acls_changed)
         windows = Windows(
             self.config["quota.window.num"], self.config["quota.window.size.seconds"] * 1000
@@ -405,50 +352,15 @@ class Broker:
             cluster_id=self.cluster_id,
         )
 
-    async def _bind_listener(self, config: ListenerConfig) -> None:
-        protection = Protection()
-        if config.security_protocol.has_tls:
-            tls = self.certificates.open(config)
-            protection = Protection(tls=tls, identify=partial(_owner_of_certificate, tls))
-        if config.security_protocol.has_sasl:
-            protection = Protection(tls=protection.tls, sasl=await self._open_sasl(config))
-        try:
-            self.addresses[config.name] = await self.listener.bind(config, protection)
-        except OSError as error:
-            raise KohortError(cannot_listen(config.address, error, "--listen")) from error
-
-    async def _open_sasl(self, config: ListenerConfig) -> Sasl:
-        if self._sasl is None:
-            from kohort.server.sasl import SaslListeners  # few servers need it
-
-            self._sasl = SaslListeners(
-                self.config, lambda: self.controller.image.scram_users, self.clock
-            )
-            self._opened.push_async_callback(self._sasl.close)
-        return await self._sasl.open(config.name)
-
-    def _bind_local_socket(self) -> None:
-        path = self.config["local.socket"]
-        if path is not None:
-            try:
-                self.listener.bind_path(path)
-            except OSError as error:
-                raise KohortError(
-                    f"local.socket: {path} cannot be used: {error.strerror or error}"
-                ) from error
-
-    def _bind_node_socket(self) -> None:
-        path = self._cluster.node_socket
-        if path is not None:
-            self.listener.bind_path(path, NODE_LISTENER)
-
     def reload_files(self) -> None:
         """Go on with the files that are there now: certificates, and the audit log."""
         self.certificates.reload()
         self.reopen_audit_log()
 
     def _group_config(self) -> GroupCoordinatorConfig:
-        return replace(group_config(self.config), consumer_of=self._consumer_group_config)
+        return replace(
+            group_coordinator_config(self.config), consumer_of=self._consumer_group_config
+        )
 
     def _consumer_group_config(self, group: str) -> ConsumerGroupConfig | None:
         own = self.controller.configuration.configs_of(ResourceType.GROUP, group)
@@ -459,7 +371,7 @@ class Broker:
         self.listener.limit(ConnectionLimits.of(self.config))
         self.certificates.config_changed()
         self.groups.configure(self._group_config())
-        self.transactions.configure(transaction_config(self.config))
+        self.transactions.configure(transaction_coordinator_config(self.config))
 
     def _start_background_tasks(self) -> None:
         tasks = BackgroundTasks(
@@ -473,61 +385,3 @@ class Broker:
         )
         self._opened.push_async_callback(tasks.close)
         tasks.start()
-
-
-def _postgres_cluster(config: Config) -> ClusterBackend:
-    """Raises KohortError for what is not installed."""
-    try:
-        from kohort.storage.postgres.cluster.postgres_cluster import PostgresCluster
-    except ImportError as error:
-        raise KohortError(
-            f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"
-        ) from None
-    return PostgresCluster(
-        config["storage"],
-        config["node.id"],
-        METADATA,
-        stray_retention_ms=config["stray.retention.ms"],
-    )
-
-
-def group_config(config: Config) -> GroupCoordinatorConfig:
-    """The settings of the coordinator."""
-    # A batch may begin with other commits, and must fit into a segment.
-    most_bytes = min(
-        config["message.max.bytes"], config["offsets.topic.segment.bytes"] // 2 - 4_096
-    )
-    return GroupCoordinatorConfig(
-        min_session_timeout_ms=config["group.min.session.timeout.ms"],
-        max_session_timeout_ms=config["group.max.session.timeout.ms"],
-        initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
-        max_size=config["group.max.size"],
-        consumer_migration_policy=MigrationPolicy(config["group.consumer.migration.policy"]),
-        offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
-        offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
-        max_record_bytes=most_bytes,
-        max_commit_bytes=most_bytes,
-        max_pending_bytes=config["group.pending.max.bytes"] // 2,
-        min_pending_bytes=config["group.pending.max.bytes"]
-        // (2 * config["offsets.topic.num.partitions"]),
-        consumer=consumer_group_config(config, {}),
-        consumer_max_size=config["group.consumer.max.size"],
-        consumer_rejoin_lost=shows_restarts(config),
-        consumer_assignors=config["group.consumer.assignors"],
-    )
-
-
-def transaction_config(config: Config) -> TransactionCoordinatorConfig:
-    """The settings of the transaction coordinator."""
-    return TransactionCoordinatorConfig(
-        max_timeout_ms=config["transaction.max.timeout.ms"],
-        id_expiration_ms=config["transactional.id.expiration.ms"],
-        # A batch must fit into a segment.
-        max_record_bytes=min(
-            config["message.max.bytes"], config["transaction.state.log.segment.bytes"] // 2
-        ),
-    )
-
-
-def _owner_of_certificate(tls: "ListenerTls", transport: asyncio.BaseTransport) -> KafkaPrincipal:
-    return tls.principal(certificate_of(transport))

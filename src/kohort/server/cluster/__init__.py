@@ -14,7 +14,7 @@ from kohort.server.cluster.leader_discovery import (
     current_leaders,
 )
 from kohort.server.cluster.leadership_loop import LeadershipLoop
-from kohort.server.cluster.local_node import LocalNode, open_directory, shows_restarts
+from kohort.server.cluster.local_node import LocalNode, open_directory
 from kohort.server.cluster.node_status import NodeStatus
 from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
 from kohort.server.cluster.shared_node import ClusterBackend, SharedNode
@@ -43,6 +43,5 @@ __all__ = [
     "current_leaders",
     "http_socket_of",
     "open_directory",
-    "shows_restarts",
     "worker_index_of",
 ]

@@ -12,7 +12,7 @@ from kohort.server.cluster.follower import Follower
 from kohort.server.cluster.internode import Connect, RemoteController, Routes, by_socket
 from kohort.server.cluster.nodes import LocalNodes, Nodes
 from kohort.server.cluster.workers import Worker
-from kohort.server.config import Config
+from kohort.server.config import Config, shows_restarts
 from kohort.server.controller import Controller, open_controller
 from kohort.types import Timestamp, TopicPartition
 
@@ -109,11 +109,6 @@ def open_directory(
         cluster_id=cluster_id,
         workers=workers,
     )
-
-
-def shows_restarts(config: Config) -> bool:
-    """Whether clients shall notice that the server before had other records and groups."""
-    return config["storage"] == "memory" and bool(config["memory.restart.visible"])
 
 
 def _epoch_of_start(now: Timestamp) -> int:

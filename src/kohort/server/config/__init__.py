@@ -1,6 +1,11 @@
 """Settings of a server and of its topics, by Kafka's names."""
 
 from kohort.server.config.config import Config, Setting
+from kohort.server.config.coordinator_settings import (
+    group_coordinator_config,
+    shows_restarts,
+    transaction_coordinator_config,
+)
 from kohort.server.config.definition import Password, as_text
 from kohort.server.config.group_configs import consumer_group_config
 from kohort.server.config.inter_broker import InterBroker, NodeLogin
@@ -76,13 +81,16 @@ __all__ = [
     "describe_resource",
     "describe_topic_configs",
     "effective_topic_configs",
+    "group_coordinator_config",
     "in_postgres",
     "parse_storage",
     "read_environment",
     "read_sets",
     "read_toml",
+    "shows_restarts",
     "storage_without_secrets",
     "topic_log_config",
+    "transaction_coordinator_config",
     "validate_broker_configs",
     "validate_broker_id",
     "validate_configs",

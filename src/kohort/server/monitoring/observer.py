@@ -1,9 +1,8 @@
 """What a server shows of itself: a line per rebalance, health, metrics, and groups as JSON."""
 
 import asyncio
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from itertools import chain, islice
 from operator import itemgetter
@@ -12,70 +11,45 @@ from typing import Any, Final
 from kohort.cluster import NO_LEADER
 from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
-from kohort.log.problems import Problems
-from kohort.runtime.groups import Groups
-from kohort.runtime.shard_host import HostState
-from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
-from kohort.server.authorization import FindAccess
-from kohort.server.cluster import ClusterRole, NodeStatus, SharedNode, check_group_availability
-from kohort.server.config import Config
 from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.front_page import index_page
+from kohort.server.monitoring.health import Health
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
 from kohort.server.monitoring.http_principal import HttpPrincipal
 from kohort.server.monitoring.loop_lag import LoopLag
+from kohort.server.monitoring.observed_server import ObservedServer
 from kohort.server.monitoring.rebalance_reporter import RebalanceReporter
-from kohort.server.net import ListenerStatistics, Tls
-from kohort.server.replicas import Topic, Topics
+from kohort.server.net import Tls
+from kohort.server.replicas import Topic
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram
 from kohort.util.text import did_you_mean
 from kohort.util.time_slice import TimeSlices
 
-_HEALTHY_STATES: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _MAX_NAMES_SEARCHED: Final = 1_000
 """Names among which the nearest to an unknown one is looked for."""
-_MAX_PROBLEMS: Final = 100
-"""Most problems of logs in one response."""
 
 
 class Observer:
     """Watches the parts of a server; shows them on the HTTP port, if there is one."""
 
-    def __init__(
-        self,
-        config: Config,
-        cluster_id: str,
-        topics: Topics,
-        groups: Groups,
-        transactions: TransactionCoordinator,
-        problems: Problems,
-        traffic: Callable[[], ListenerStatistics],
-        find_access: FindAccess,
-        cluster: ClusterRole,
-        shared_node: SharedNode | None,
-        tls: Tls | None = None,
-    ) -> None:
-        """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS.
+    def __init__(self, server: ObservedServer, tls: Tls | None = None) -> None:
+        """`tls`: the port is one of HTTPS.
 
-        With `http_socket` of `cluster`, the port is a Unix socket there, for whoever may open it.
-        `shared_node` is `cluster`, if that shares a storage.
+        With `http_socket` of `server.cluster`, the port is a Unix socket there, for whoever may
+        open it.
         """
-        self._config = config
-        self._cluster_id = cluster_id
-        self._topics = topics
-        self._groups = groups
-        self._transactions = transactions
-        self._problems = problems
-        self._traffic = traffic
-        self._find_log_offsets = cluster.routes.find_log_offsets
-        self._cluster = cluster
-        self._shared_node = shared_node
+        self._server = server
+        self._health = Health(server)
+        self._topics = server.topics
+        self._groups = server.groups
+        self._nodes = server.cluster.nodes
+        self._find_log_offsets = server.cluster.routes.find_log_offsets
         self._tls = tls
-        self._principal = HttpPrincipal(config["http.principal"], find_access)
+        self._principal = HttpPrincipal(server.config["http.principal"], server.find_access)
         self._rebalances = RebalanceReporter()
         self._loop_lag = LoopLag()
         self.database_appends = Histogram(DATABASE_BOUNDS_S)
@@ -85,7 +59,8 @@ class Observer:
 
     async def start(self) -> Address | None:
         """Open the HTTP port; its address, None if it has none. Raises KohortError."""
-        address, bound, path = self._config.http_listen, None, self._cluster.http_socket
+        config, bound = self._server.config, None
+        address, path = config.http_listen, self._server.cluster.http_socket
         if address is None and path is None:
             return None
         routes: dict[str, Route] = {
@@ -101,14 +76,14 @@ class Observer:
         self._port = HttpPort(
             {"/": lambda _: index_page(routes), **routes},
             public={"/health": self.health_alone, "/ready": self.ready_alone},
-            token=self._config["http.token"],
+            token=config["http.token"],
             tls=self._tls,
         )
         if path is not None:
             self._port.start_on_path(path)
         else:
             assert address is not None
-            bound = await listening(self._port, address)
+            bound = await open_http_port(self._port, address)
         self._tasks = [
             asyncio.create_task(self._loop_lag.probe()),
             asyncio.create_task(_import_metrics()),
@@ -132,53 +107,41 @@ class Observer:
 
     def health(self, _: str) -> HttpResponse:
         """Whether every shard serves, no log has a problem, and the directory takes writes."""
-        return self._of_reasons(self._reasons())
+        return self._with_reasons(self._health.unhealthy_reasons())
 
     def health_alone(self, _: str) -> HttpResponse:
         """The same without reasons, which name topics."""
-        return _status_alone(self._reasons())
+        return _without_reasons(self._health.unhealthy_reasons())
 
     def ready(self, _: str) -> HttpResponse:
         """Whether this node serves all that it is to lead."""
-        return self._of_reasons(self._unready())
+        return self._with_reasons(self._health.unready_reasons())
 
     def ready_alone(self, _: str) -> HttpResponse:
         """The same without reasons."""
-        return _status_alone(self._unready())
+        return _without_reasons(self._health.unready_reasons())
 
-    def _of_reasons(self, reasons: list[str]) -> HttpResponse:
+    def _with_reasons(self, reasons: list[str]) -> HttpResponse:
         """Whether something is well, with the reasons for who may see them."""
-        return _of_reasons(reasons) if self._principal.sees_cluster() else _status_alone(reasons)
-
-    def _status(self) -> NodeStatus | None:
-        """Status of this node on a shared storage; None: it shares none."""
-        return None if self._shared_node is None else self._shared_node.status()
-
-    def _unready(self) -> list[str]:
-        reasons, status = self._loading(), self._status()
-        if status is not None and not status.is_ready:
-            reasons += status.reasons() or [
-                f"{status.awaited} partitions are yet to be taken"
-                if status.is_registered
-                else "this node is about to register"
-            ]
-        return reasons
+        return (
+            _with_reasons(reasons) if self._principal.sees_cluster() else _without_reasons(reasons)
+        )
 
     async def metrics(self, _: str) -> HttpResponse:
         """Prometheus text format."""
         from kohort.server.monitoring.metrics import CONTENT_TYPE, MetricSources, exposition
 
         sources = MetricSources(
-            cluster_id=self._cluster_id,
+            cluster_id=self._server.cluster_id,
             groups=self._groups,
-            transactions=self._transactions,
-            problems=self._problems,
-            traffic=self._traffic,
+            transactions=self._server.transactions,
+            problems=self._server.problems,
+            traffic=self._server.traffic,
             find_log_offsets=self._find_log_offsets,
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
             access=self._principal.access(),
-            node=self._status(),
+            node=self._server.status,
             database_appends=self.database_appends,
         )
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
@@ -188,8 +151,8 @@ class Observer:
 
         They are looked at in slices, and written in another thread.
         """
-        if reasons := self._unlisted():
-            return self._of_reasons(reasons)
+        if reasons := self._health.unlisted_reasons():
+            return self._with_reasons(reasons)
         slices, partitions = TimeSlices(), set[TopicPartition]()
         for group in tuple(self._groups.groups()):
             partitions.update(group.offsets)
@@ -197,10 +160,10 @@ class Observer:
         log_offsets = await self._find_log_offsets(partitions)
         shows = await self._principal.topics({partition.topic for partition in partitions})
         # The parent process merges the groups of workers.
-        node = self._shared_node
+        node = self._server.shared_node
         on_other_nodes = None if node is None else await node.routes.groups_elsewhere()
-        if reasons := self._unlisted():  # others had time to respond
-            return self._of_reasons(reasons)
+        if reasons := self._health.unlisted_reasons():  # others had time to respond
+            return self._with_reasons(reasons)
         access, shown = self._principal.access(), {}
         for group in tuple(self._groups.groups()):
             if access.group(group.id):
@@ -237,7 +200,7 @@ class Observer:
             "topic": topic.name,
             "topic_id": str(topic.id),
             "internal": topic.internal,
-            "leaders": [leader.node for leader in self._cluster.nodes.leaders(topic)],
+            "leaders": [leader.node for leader in self._nodes.leaders(topic)],
             "configs": dict(topic.configs),
         }
 
@@ -249,14 +212,14 @@ class Observer:
             )
         slices, leaderships = TimeSlices(), Counter[int]()
         for topic in tuple(self._topics.all()):
-            leaderships.update(leader.node for leader in self._cluster.nodes.leaders(topic))
+            leaderships.update(leader.node for leader in self._nodes.leaders(topic))
             await slices.give_way()
         return json_response(
             {
-                "cluster_id": self._cluster_id,
+                "cluster_id": self._server.cluster_id,
                 "nodes": [
                     {"node_id": node_id, "leads": leaderships[node_id]}
-                    for node_id in sorted(self._cluster.nodes.ids)
+                    for node_id in sorted(self._nodes.ids)
                 ],
                 "partitions_without_leader": leaderships[NO_LEADER],
             }
@@ -269,9 +232,9 @@ class Observer:
             return self.health("")
         group = groups.group(group_id)
         if not self._principal.access().group(group_id):
-            return await self._no_group(group_id)
-        if group is None or not self._has_lease:
-            return await self._elsewhere(group_id)
+            return await self._group_not_found(group_id)
+        if group is None or not self._health.has_lease:
+            return await self._misdirected(group_id)
         shows = await self._principal.topics(
             chain(
                 (topic.name for topic in self._topics.all()),
@@ -284,17 +247,17 @@ class Observer:
         )
         return await asyncio.to_thread(lambda: json_response(details()))
 
-    async def _no_group(self, group_id: str) -> HttpResponse:
+    async def _group_not_found(self, group_id: str) -> HttpResponse:
         access = self._principal.access()
         names = (group.id for group in self._groups.groups() if access.group(group.id))
         return await _not_found("group", group_id, list(islice(names, _MAX_NAMES_SEARCHED)))
 
-    async def _elsewhere(self, group_id: str) -> HttpResponse:
+    async def _misdirected(self, group_id: str) -> HttpResponse:
         """The response for a group that this node does not have."""
-        coordinator = self._cluster.nodes.coordinator(OFFSETS_TOPIC, group_id)
-        is_here = coordinator == self._config["node.id"]
-        if self._status() is None or (is_here and self._serves(group_id)):
-            return await self._no_group(group_id)
+        coordinator = self._nodes.coordinator(OFFSETS_TOPIC, group_id)
+        is_here = coordinator == self._server.node_id
+        if self._server.status is None or (is_here and self._health.serves_group(group_id)):
+            return await self._group_not_found(group_id)
         if is_here:
             coordinator = NO_LEADER
         coordinator_name = f"node {coordinator}" if coordinator != NO_LEADER else "no node now"
@@ -306,56 +269,8 @@ class Observer:
             HTTPStatus.MISDIRECTED_REQUEST,
         )
 
-    @property
-    def _has_lease(self) -> bool:
-        """Whether no other node can have what this one leads."""
-        status = self._status()
-        return status is None or status.has_lease
 
-    def _serves(self, group_id: str) -> bool:
-        partition = self._groups.partition_of(group_id).partition
-        return self._has_lease and not self._groups.is_elsewhere(partition)
-
-    def _unlisted(self) -> list[str]:
-        """Why groups would be missing from a list of all; empty if none would.
-
-        A node that has not registered has not followed the cluster: it knows neither all nodes nor
-        who leads what.
-        """
-        status = self._status()
-        is_known = status is None or (status.has_lease and status.is_registered)
-        if not (is_known and self._groups.is_loaded):
-            return self._unready()
-        node_id = self._config["node.id"]
-        return [
-            *check_group_availability(
-                self._cluster.nodes, self._topics, self._groups, node_id
-            ).reasons()
-        ]
-
-    def _reasons(self) -> list[str]:
-        reasons = self._loading()
-        status = self._status()
-        if status is not None:
-            reasons += status.reasons()
-        reasons += self._problems.texts(_MAX_PROBLEMS)
-        config = self._config
-        if config["storage"] == "local":
-            reasons += _unwritable(config["log.dir"])
-        return reasons
-
-    def _loading(self) -> list[str]:
-        """Of shards that do not serve."""
-        return [
-            f"{count} of {sum(shards.values())} {kind} partitions are {state}"
-            for kind, coordinator in (("group", self._groups), ("transaction", self._transactions))
-            for shards in (coordinator.statistics()["shards"],)
-            for state, count in shards.items()
-            if count and state not in _HEALTHY_STATES
-        ]
-
-
-async def listening(port: HttpPort, address: Address) -> Address:
+async def open_http_port(port: HttpPort, address: Address) -> Address:
     """Have the port listen there; its address. Raises KohortError."""
     try:
         bound = await port.start(address.host, address.port)
@@ -364,7 +279,7 @@ async def listening(port: HttpPort, address: Address) -> Address:
     return Address(address.host, bound.port)
 
 
-def _of_reasons(reasons: list[str]) -> HttpResponse:
+def _with_reasons(reasons: list[str]) -> HttpResponse:
     """Why something is not well; it is without reasons."""
     if reasons:
         return json_response(
@@ -373,7 +288,7 @@ def _of_reasons(reasons: list[str]) -> HttpResponse:
     return json_response({"status": "ok"})
 
 
-def _status_alone(reasons: list[str]) -> HttpResponse:
+def _without_reasons(reasons: list[str]) -> HttpResponse:
     if reasons:
         return json_response({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
     return json_response({"status": "ok"})
@@ -397,14 +312,3 @@ async def _import_metrics() -> None:
 
 def _load_metrics() -> None:
     from kohort.server.monitoring import metrics  # noqa: F401
-
-
-def _unwritable(directory: str) -> list[str]:
-    """Why the data directory does not take writes; empty if it does."""
-    try:
-        if not os.access(directory, os.W_OK):
-            return ["the data directory is not writable"]
-        space = os.statvfs(directory)
-    except OSError as error:
-        return [f"the data directory cannot be used: {error.strerror}"]
-    return [] if space.f_bavail else ["the file system of the data directory is full"]

@@ -13,7 +13,7 @@ from kohort.log.worker_directories import spread
 from kohort.server.addresses import Address
 from kohort.server.cluster import Worker, worker_index_of
 from kohort.server.config import Config, in_postgres
-from kohort.server.monitoring import HttpPort, listening
+from kohort.server.monitoring import HttpPort, open_http_port
 from kohort.server.net import ensure_can_listen
 from kohort.server.supervisor.adjacent_ports import free_neighbours
 from kohort.server.supervisor.merged_views import MergedViews
@@ -97,7 +97,7 @@ class Supervisor:
             tls=None if https is None else self._certificates.open(https),
         )
         self._opened.push_async_callback(port.close)
-        self.http_address = await listening(port, address)
+        self.http_address = await open_http_port(port, address)
 
     def reload_files(self) -> None:
         """Have everybody go on with the files that are there now."""
