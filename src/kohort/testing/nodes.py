@@ -17,7 +17,7 @@ from collections.abc import Callable
 from kohort.cluster import Leader
 from kohort.log.base import Log
 from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
-from kohort.server.cluster import LeadershipLoop
+from kohort.server.cluster import LeadershipLoop, NodeSettings
 from kohort.server.config import Config
 from kohort.server.controller import SharedController, coordinator_topics
 from kohort.server.metadata_log import SharedMetadataLog
@@ -69,10 +69,10 @@ class Node:
             self.metadata,
             self.controller.replicas,
             self.clock,
-            endpoints=(),
-            rack=None,
-            rebalance_delay_ms=self._config["cluster.rebalance.delay.ms"],
-            drained_within_ms=self._config["cluster.drain.timeout.ms"],
+            NodeSettings(
+                rebalance_delay_ms=self._config["cluster.rebalance.delay.ms"],
+                drain_timeout_ms=self._config["cluster.drain.timeout.ms"],
+            ),
             claimed_at=claimed_at,
         )
         await self.tick()

@@ -26,6 +26,7 @@ from kohort.log.memory import memory_log
 from kohort.log.memory_cluster import MemoryCluster, MemoryStorage
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
+from kohort.server.cluster import NodeSettings
 from kohort.server.cluster.leadership_loop import LeadershipLoop
 from kohort.server.cluster.led_partitions import run_all
 from kohort.server.cluster_admin import ClusterAdmin
@@ -687,8 +688,8 @@ async def opened_loop(
     await metadata.decide(lambda: topics)
     controller = SharedController(node.logs, Config({"node.id": 1}), metadata)
     loop = LeadershipLoop(
-        node.storage, metadata, controller.replicas, clock, endpoints=[], rack=None,
-        rebalance_delay_ms=0, drained_within_ms=0, claimed_at=clock.now(),
+        node.storage, metadata, controller.replicas, clock,
+        NodeSettings(rebalance_delay_ms=0, drain_timeout_ms=0), claimed_at=clock.now(),
     )  # fmt: skip
     return loop, controller
 

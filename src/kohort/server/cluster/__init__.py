@@ -17,6 +17,7 @@ from kohort.server.cluster.leadership_loop import LeadershipLoop
 from kohort.server.cluster.local_node import LocalNode, open_directory
 from kohort.server.cluster.node_status import NodeStatus
 from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
+from kohort.server.cluster.registration import NodeSettings
 from kohort.server.cluster.shared_node import ClusterBackend, SharedNode
 from kohort.server.cluster.transaction_markers import PartitionMarkers
 from kohort.server.cluster.workers import Worker, http_socket_of, worker_index_of
@@ -33,6 +34,7 @@ __all__ = [
     "LocalNode",
     "LogOffsets",
     "Node",
+    "NodeSettings",
     "NodeStatus",
     "Nodes",
     "PartitionMarkers",

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kohort.cluster import Endpoint, FencedError, NodeRegistered, SharedStorage
+from kohort.cluster import FencedError, NodeRegistered, SharedStorage
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.handover import Handover
 from kohort.server.cluster.leader_decisions import LeaderDecisions
@@ -20,7 +20,7 @@ from kohort.server.cluster.lease import Lease
 from kohort.server.cluster.led_partitions import LedPartitions
 from kohort.server.cluster.node_status import MembershipLogger, NodeStatus
 from kohort.server.cluster.participation_errors import STORAGE_FAILURES, ParticipationErrors
-from kohort.server.cluster.registration import Registration
+from kohort.server.cluster.registration import NodeSettings, Registration
 from kohort.server.metadata import MetadataRecord
 from kohort.server.metadata_log import SharedMetadataLog
 from kohort.server.replicas import SharedReplicaManager
@@ -44,25 +44,20 @@ class LeadershipLoop:
         metadata: SharedMetadataLog,
         replicas: SharedReplicaManager,
         clock: Clock,
+        settings: NodeSettings,
         *,
-        endpoints: Sequence[Endpoint],
-        rack: str | None,
-        rebalance_delay_ms: int,
-        drained_within_ms: int,
         claimed_at: Instant,
-        can_connect: bool = True,
         on_membership_change: Callable[[Mapping[int, NodeRegistered]], None] = lambda _: None,
     ) -> None:
-        """`rebalance_delay_ms` is that of `decide`, `drained_within_ms` that of `leave`.
+        """`claimed_at`: local time at which the session was requested.
 
-        `claimed_at`: local time at which the session was requested.
-        `can_connect` is that of `NodeRegistered`. `on_membership_change` is called with the nodes
-        of the cluster whenever they may have changed.
+        `on_membership_change` is called with the nodes of the cluster whenever they may have
+        changed.
         """
         self._storage = storage
         self._metadata = metadata
         self._replicas = replicas
-        self._drained_within_ms = drained_within_ms
+        self._drain_timeout_ms = settings.drain_timeout_ms
         self._on_membership_change = on_membership_change
         self._membership_logger = MembershipLogger(storage.node_id)
         self._wakeup = asyncio.Event()
@@ -73,19 +68,13 @@ class LeadershipLoop:
         """Set whenever `work` has ended."""
         self._running: list[asyncio.Task[None]] = []
         self._errors = ParticipationErrors()
-        self._registration = Registration(
-            storage=storage,
-            metadata=metadata,
-            endpoints=endpoints,
-            rack=rack,
-            can_connect=can_connect,
-        )
+        self._registration = Registration(storage=storage, metadata=metadata, settings=settings)
         self._decisions = LeaderDecisions(
             self._registration,
             metadata,
             replicas,
             clock,
-            rebalance_delay_ms=rebalance_delay_ms,
+            rebalance_delay_ms=settings.rebalance_delay_ms,
             wake=self._wakeup.set,
         )
         self._partitions = LedPartitions(storage.node_id, metadata, replicas, clock)
@@ -246,9 +235,9 @@ class LeadershipLoop:
     async def leave(self) -> None:
         """Hand over all partitions, and end the session. Idempotent.
 
-        Partitions are handed over as in any move until `drained_within_ms` is over.
+        Partitions are handed over as in any move until `drain_timeout_ms` is over.
         """
-        if self._running and self._drained_within_ms:
+        if self._running and self._drain_timeout_ms:
             await self._drain()
         running, self._running = self._running, []
         for task in running:
@@ -266,7 +255,7 @@ class LeadershipLoop:
     async def _drain(self) -> None:
         self._registration.is_draining = True
         with suppress(Exception):  # other nodes take over the partitions that are left
-            async with asyncio.timeout(self._drained_within_ms / 1_000):
+            async with asyncio.timeout(self._drain_timeout_ms / 1_000):
                 await self._metadata.decide(self._drain_records)
                 self._wakeup.set()
                 while self._partitions.led and self._can_drain():

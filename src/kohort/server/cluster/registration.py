@@ -9,16 +9,28 @@ from kohort.server.metadata_log import SharedMetadataLog
 from kohort.types import Timestamp
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """What a node registers with, and how it takes and gives partitions."""
+
+    endpoints: Sequence[Endpoint] = ()
+    """What clients and other nodes connect to."""
+    rack: str | None = None
+    can_connect: bool = True
+    """As of `NodeRegistered`."""
+    rebalance_delay_ms: int
+    """As of `kohort.cluster.situation`."""
+    drain_timeout_ms: int
+    """Time for which a node that stops hands over its partitions."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Registration:
     """Registration of this node, and the records that change it."""
 
     storage: SharedStorage
     metadata: SharedMetadataLog
-    endpoints: Sequence[Endpoint]
-    rack: str | None
-    can_connect: bool
-    """As of `NodeRegistered`."""
+    settings: NodeSettings
     is_draining: bool = False
     """Whether this node gives up its leaderships: it stops, or an operator drains it."""
 
@@ -34,11 +46,12 @@ class Registration:
 
     def record(self, now: Timestamp) -> NodeRegistered:
         """The record that registers the current session; `now` is the storage's clock."""
+        settings = self.settings
         return NodeRegistered(
-            *(self.node_id, self.storage.session, tuple(self.endpoints), now, self.rack),
+            *(self.node_id, self.storage.session, tuple(settings.endpoints), now, settings.rack),
             machine=this_machine(),
             is_draining=self.is_draining,
-            can_connect=self.can_connect,
+            can_connect=settings.can_connect,
         )
 
     def drained(self) -> NodeRegistered:

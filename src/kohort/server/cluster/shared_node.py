@@ -34,6 +34,7 @@ from kohort.server.cluster.join_checks import (
 from kohort.server.cluster.leadership_loop import LeadershipLoop
 from kohort.server.cluster.node_status import STARTING, NodeStatus
 from kohort.server.cluster.nodes import ClusterNodes, Nodes, RecentlyDepartedNodes
+from kohort.server.cluster.registration import NodeSettings
 from kohort.server.config import Config, storage_without_secrets
 from kohort.server.controller import Controller, SharedController, coordinator_topics
 from kohort.server.logging import fields
@@ -243,20 +244,23 @@ class SharedNode:
         Returns when this node leads its partitions, or after `LEADING_TIMEOUT_S`. `lost` is called
         when the node cannot continue.
         """
-        self._leadership = LeadershipLoop(
-            self.shared.storage,
-            self._metadata,
-            self._replicas,
-            self._clock,
+        settings = NodeSettings(
             endpoints=[
                 NodeEndpoint(endpoint.listener, endpoint.host, endpoint.port)
                 for endpoint in endpoints
             ],
             rack=self._config["broker.rack"],
-            rebalance_delay_ms=self._config["cluster.rebalance.delay.ms"],
-            drained_within_ms=self._config["cluster.drain.timeout.ms"],
-            claimed_at=self._claimed_at,
             can_connect=self._no_connection_reason is None,
+            rebalance_delay_ms=self._config["cluster.rebalance.delay.ms"],
+            drain_timeout_ms=self._config["cluster.drain.timeout.ms"],
+        )
+        self._leadership = LeadershipLoop(
+            self.shared.storage,
+            self._metadata,
+            self._replicas,
+            self._clock,
+            settings,
+            claimed_at=self._claimed_at,
             on_membership_change=self._recently_departed.update,
         )
         self._leadership.start(lost)
