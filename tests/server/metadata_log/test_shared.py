@@ -282,6 +282,21 @@ async def test_a_compacted_log_may_not_tell_whether_a_decision_was_logged(nodes:
     assert UUID(int=1) not in one.state.topics
 
 
+async def test_an_earlier_snapshot_tells_nothing_of_a_later_append(nodes: Nodes) -> None:
+    async def fenced() -> None:
+        nodes.shared.fence(2)
+
+    one, two = nodes.metadata
+    await one.change(lambda: [topic(1, "a")], lambda: None)
+    await compacted(one)
+    await two.read_to_end()
+    nodes.storages[1].is_lost = [False]
+    nodes.storages[1].on_lost = fenced
+    with pytest.raises(FencedError):
+        await two.change(lambda: [topic(2, "b")], lambda: None)
+    assert await nodes.settled() == ["a"]
+
+
 @pytest.mark.parametrize("is_logged", [True, False])
 @pytest.mark.parametrize("reads", [[], [OSError(None, "away")]])
 async def test_an_append_of_unknown_outcome_is_resolved_after_the_session_is_lost(

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
-from kohort import __version__
 from kohort.cluster import (
     FencedError,
     LeaderChanged,
@@ -26,8 +25,8 @@ from kohort.cluster import (
     SharedStorage,
     UnknownOutcomeError,
 )
-from kohort.errors import KohortError, fresh
-from kohort.protocol.batches import NO_PRODUCER_ID, read_header
+from kohort.errors import fresh
+from kohort.protocol.batches import NO_PRODUCER_ID
 from kohort.server.logging import fields
 from kohort.server.metadata import (
     AccessControlEntryRecord,
@@ -36,17 +35,15 @@ from kohort.server.metadata import (
     RemoveTopicRecord,
     SupersededError,
     TopicRecord,
-    UndecodableError,
-    decode_batches,
-    difference,
     encode,
     encode_batch,
     in_batches,
     records_of,
 )
 from kohort.server.metadata_log.pending_changes import Change, PendingChanges
+from kohort.server.metadata_log.shared_reading import LogRead, LogReader
 from kohort.types import Timestamp
-from kohort.util.time_slice import TimeSlices, in_slices
+from kohort.util.time_slice import in_slices
 
 logger = logging.getLogger("kohort.topics")
 
@@ -83,17 +80,13 @@ class SharedMetadataLog:
         """Those that are not appended."""
         self._snapshot_end = 0
         """Where the log was compacted up to, as far as this node knows."""
-        self._slices = TimeSlices()
+        self._reader = LogReader(storage, self.state, self._roll_back_superseded)
         self._turn = asyncio.Lock()
         """Held while the end of the log is found out."""
         self._writing: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[Any]] = set()
         self._own_author = NO_PRODUCER_ID - 1 - storage.node_id
         """The author of the batches of this node."""
-        self._author = NO_PRODUCER_ID
-        """The author of the first batch that was read last."""
-        self._has_read_snapshot = False
-        """Whether that is a snapshot's."""
 
     @property
     def last_change(self) -> int:
@@ -147,14 +140,14 @@ class SharedMetadataLog:
         """Read what follows an append whose outcome is unknown: it is there, or never will be."""
         while True:
             try:
-                records = await self._read() or []
+                read = await self._read()
                 break
             except (OSError, UnknownOutcomeError):
                 await asyncio.sleep(_RETRY_AFTER_S)
-        count = len(change.records)
-        if self._are_own(records[:count], change.records) and change in self._changes:
+        records = [] if read is None else read.records
+        if self._begins_with(read, change.records) and change in self._changes:
             self._mark_durable(change)
-            records = records[count:]
+            records = records[len(change.records) :]
         await self.follow(records)
 
     async def change(
@@ -204,7 +197,7 @@ class SharedMetadataLog:
             try:
                 if fenced is None and await self._append(records, {}):
                     return await self._replay_own([*enumerate(records, self.end_offset)])
-                read = await self._read() or []
+                read = await self._read()
             except UnknownOutcomeError:
                 is_doubtful = True
             except FencedError as error:
@@ -216,12 +209,12 @@ class SharedMetadataLog:
                 if not is_doubtful:
                     raise
             else:
-                appended = read[: len(records)]
-                if is_doubtful and self._are_own(appended, records):
-                    return await self._replay_own(appended)
-                await self.follow(read)
-                if is_doubtful and self._has_read_snapshot:
-                    return self._is_in_snapshot(records)
+                if read is not None:
+                    if is_doubtful and self._begins_with(read, records):
+                        return await self._replay_own(read.records[: len(records)])
+                    await self.follow(read.records)
+                    if is_doubtful and read.snapshot_end:
+                        return self._is_in_snapshot(records)
                 if fenced is not None:
                     raise fresh(fenced)
                 return False
@@ -251,14 +244,14 @@ class SharedMetadataLog:
                     raise OutcomeLostError
         return True
 
-    def _are_own(
-        self, read: Sequence[tuple[int, MetadataRecord]], records: Sequence[MetadataRecord]
-    ) -> bool:
-        """Whether what was read last begins with records that this node has sent.
+    def _begins_with(self, read: LogRead | None, records: Sequence[MetadataRecord]) -> bool:
+        """Whether the first batch of `read` has these records, sent by this node.
 
         Another one may have logged the same: the reservation of ids that it gives, say.
         """
-        return self._author == self._own_author and [record for _, record in read] == [*records]
+        if read is None or read.author != self._own_author:
+            return False
+        return [record for _, record in read.records[: len(records)]] == [*records]
 
     async def _append(self, records: Sequence[MetadataRecord], fences: Mapping[int, int]) -> bool:
         batch = _batch(records, self.end_offset, self._now(), self._own_author)
@@ -285,56 +278,24 @@ class SharedMetadataLog:
         """Read and replay what one read of the log returns. Raises as `read_to_end`."""
 
         async def read() -> None:
-            await self.follow(await self._read() or ())
+            if (read := await self._read()) is not None:
+                await self.follow(read.records)
 
         await self._in_turn(read)
 
     async def _read_to_end(self) -> None:
-        while (records := await self._read()) is not None:
-            await self.follow(records)
+        while (read := await self._read()) is not None:
+            await self.follow(read.records)
 
-    async def _read(self) -> list[tuple[int, MetadataRecord]] | None:
-        """The records from `end_offset` on, as many as one read returns; None at the end.
+    async def _read(self) -> LogRead | None:
+        """What one read returns, from `end_offset` on; None at the end.
 
-        Raises KohortError for records of a later version.
+        Raises OSError, UnknownOutcomeError, and KohortError for records of a later version.
         """
-        data, snapshot_end = await self._storage.read(self.end_offset)
-        if not data:
-            return None
-        records: list[tuple[int, MetadataRecord]] = []
-        self._author = read_header(data).producer_id
-        self._has_read_snapshot = bool(snapshot_end)
-        try:
-            for logged in decode_batches(data):
-                if logged[0] >= self.end_offset or snapshot_end:
-                    records.append(logged)
-                await self._slices.give_way()
-        except UndecodableError as error:
-            raise KohortError(
-                f"the metadata log of the cluster: {error}. This is Kohort {__version__}: start "
-                "the version of the node that wrote it, or a later one"
-            ) from error
-        return await self._changes_to_snapshot(snapshot_end, records) if snapshot_end else records
-
-    async def _changes_to_snapshot(
-        self, end_offset: int, snapshot: Sequence[tuple[int, MetadataRecord]]
-    ) -> list[tuple[int, MetadataRecord]]:
-        """The records that lead from `state` to a snapshot, in place of those compacted away.
-
-        It is unknown whether changes of this node are among them: pending ones are rolled back.
-        """
-        image = MetadataImage()
-        for _, record in snapshot:
-            image.replay(record)
-            await self._slices.give_way()
-        self._roll_back_superseded()
-        ours = records_of(self.state)
-        changes = await asyncio.to_thread(difference, ours, records_of(image))
-        self._roll_back_superseded()  # what was committed meanwhile
-        # Each of them is of a key of which at least one record was logged meanwhile.
-        self._snapshot_end = end_offset
-        self.end_offset = end_offset - len(changes)
-        return [*enumerate(changes, self.end_offset)]
+        read = await self._reader.read(self.end_offset)
+        if read is not None and read.snapshot_end:
+            self._snapshot_end, self.end_offset = read.snapshot_end, read.start_offset
+        return read
 
     def _roll_back_superseded(self) -> None:
         if self._changes:
