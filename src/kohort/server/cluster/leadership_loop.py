@@ -154,10 +154,10 @@ class LeadershipLoop:
         assigned = len(self._partitions.assigned()) if self._may_lead else 0
         return NodeStatus(
             nodes=len(self._metadata.state.cluster.nodes),
-            led=replicas.led_counts(),
+            led_by_kind=replicas.led_counts(),
             awaited=max(assigned - len(replicas.led_epochs), 0),
-            taken=replicas.leaderships_gained,
-            given_up=replicas.leaderships_lost,
+            leaderships_gained=replicas.leaderships_gained,
+            leaderships_lost=replicas.leaderships_lost,
             has_lease=lease.is_held,
             is_registered=self._registration.is_logged and self._has_worked,
             lease_age_s=lease.age_s,
@@ -258,7 +258,7 @@ class LeadershipLoop:
             async with asyncio.timeout(self._drain_timeout_ms / 1_000):
                 await self._metadata.decide(self._drain_records)
                 self._wakeup.set()
-                while self._partitions.led and self._can_drain():
+                while self._partitions.led_epochs and self._can_drain():
                     self._worked.clear()
                     await self._worked.wait()
 

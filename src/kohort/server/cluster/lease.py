@@ -66,7 +66,7 @@ class Lease:
 
         False for requests that arrive before a process that was suspended has renewed its lease.
         """
-        return self.is_held or not self._partitions.led
+        return self.is_held or not self._partitions.led_epochs
 
     async def wait_until_may_serve(self) -> None:
         """Return when the lease is renewed, or nothing is led here."""

@@ -54,7 +54,7 @@ class LedPartitions:
         """Partitions in their transition period with its start, the latest last."""
 
     @property
-    def led(self) -> Mapping[TopicPartition, int]:
+    def led_epochs(self) -> Mapping[TopicPartition, int]:
         """The partitions that are open here, with their leader epochs."""
         return self._replicas.led_epochs
 

@@ -18,13 +18,13 @@ class NodeStatus:
 
     nodes: int = 0
     """Registered nodes of the cluster, as far as this one has read the metadata log."""
-    led: Mapping[TopicKind, int] = field(default_factory=dict)
+    led_by_kind: Mapping[TopicKind, int] = field(default_factory=dict)
     """Partitions that it leads."""
     awaited: int = 0
     """Partitions that are assigned to it, and not open yet."""
-    taken: int = 0
+    leaderships_gained: int = 0
     """Number of partitions that it has begun to lead since its start."""
-    given_up: int = 0
+    leaderships_lost: int = 0
     """Number of partitions that it has closed since its start."""
     has_lease: bool = False
     is_registered: bool = False

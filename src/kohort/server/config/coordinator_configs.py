@@ -27,7 +27,7 @@ GROUPS: Final = (
         doc="Time that an empty group waits for more members before its first rebalance "
         "completes. 0 with --dev.",
     ),
-    long_row("group.pending.max.bytes", 64 * MEBI, minimum=MEBI, ours=True,
+    long_row("group.pending.max.bytes", 64 * MEBI, minimum=MEBI, kohort_only=True,
         doc="Maximum memory of member ids that were returned with MEMBER_ID_REQUIRED and have not "
         "joined yet. Beyond it, the oldest are removed. One half is divided evenly among the "
         "partitions of __consumer_offsets; the other half is shared.",

@@ -47,7 +47,7 @@ class ConfigDef:
     choices: tuple[str, ...] = ()
     check: Callable[[str], object] | None = None
     """Raises ValueError if a string is not of the form that is wanted."""
-    ours: bool = False
+    kohort_only: bool = False
     """True for the few names that Kafka does not have."""
     per_listener: bool = False
     """Whether a listener may have a value of its own."""

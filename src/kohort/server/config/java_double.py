@@ -26,8 +26,8 @@ def java_double(value: float) -> str:
         return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
     if power < 0:
         return f"{sign}0.{'0' * (-power - 1)}{digits}"
-    whole = digits[: power + 1].ljust(power + 1, "0")
-    return f"{sign}{whole}.{digits[power + 1 :] or '0'}"
+    integer_part = digits[: power + 1].ljust(power + 1, "0")
+    return f"{sign}{integer_part}.{digits[power + 1 :] or '0'}"
 
 
 def _digits(value: float) -> tuple[str, int]:

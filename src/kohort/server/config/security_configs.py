@@ -78,7 +78,7 @@ TLS: Final = (
         doc="https: the nodes of a cluster verify the host name in each other's certificates. "
         "Empty: no verification of host names.",
     ),
-    int_row("ssl.handshake.timeout.ms", 10_000, minimum=1, ours=True, per_listener=True,
+    int_row("ssl.handshake.timeout.ms", 10_000, minimum=1, kohort_only=True, per_listener=True,
         doc="Maximum duration of a TLS handshake.",
     ),
 )
@@ -92,11 +92,11 @@ AUTHORIZATION: Final = (
         doc="Principals that are allowed all operations, separated by semicolons: "
         "User:admin;User:ops.",
     ),
-    string_row("audit.log.file", None, ours=True,
+    string_row("audit.log.file", None, kohort_only=True,
         doc="File to which denied operations are appended as JSON lines. Null: no audit log. "
         "SIGHUP reopens the file.",
     ),
-    string_row("audit.log.decisions", "denied", choices=("denied", "all"), ours=True,
+    string_row("audit.log.decisions", "denied", choices=("denied", "all"), kohort_only=True,
         doc="Operations in the audit log: denied ones only, or all.",
     ),
     boolean_row("allow.everyone.if.no.acl.found", False,
@@ -129,10 +129,10 @@ SASL: Final = (
     int_row("sasl.server.max.receive.size", 524_288, minimum=1,
         doc="Maximum request size before authentication. Larger requests close the connection.",
     ),
-    int_row("sasl.authentication.timeout.ms", 30_000, minimum=1, ours=True,
+    int_row("sasl.authentication.timeout.ms", 30_000, minimum=1, kohort_only=True,
         doc="Maximum duration of a SASL authentication.",
     ),
-    int_row("max.failed.authentications.per.ip", 100, minimum=1, ours=True,
+    int_row("max.failed.authentications.per.ip", 100, minimum=1, kohort_only=True,
         doc="Maximum number of failed SASL authentications per minute from one IP address (IPv6: "
         "/64 prefix). Beyond it, authentication waits for the next minute.",
     ),
@@ -157,7 +157,7 @@ SASL: Final = (
     string_row("sasl.oauthbearer.sub.claim.name", "sub", per_listener=True,
         doc="Claim of a token that contains the principal.",
     ),
-    boolean_row("sasl.oauthbearer.unsecured", False, ours=True, per_listener=True,
+    boolean_row("sasl.oauthbearer.unsecured", False, kohort_only=True, per_listener=True,
         doc="Whether unsigned tokens are accepted if sasl.oauthbearer.jwks.endpoint.url is not "
         "set. Insecure: for development only.",
     ),

@@ -23,13 +23,13 @@ def parse_storage(text: str) -> str:
     """`local`, `memory` or the URL of a PostgreSQL database. Raises ValueError."""
     if text in (LOCAL, MEMORY):
         return text
-    scheme, separator, rest = text.partition("://")
+    scheme, separator, location = text.partition("://")
     if scheme not in _SCHEMES or not separator:
         raise ValueError(
             f"{storage_without_secrets(text)!r} is not local, memory or postgresql://…"
             f"{did_you_mean(text, (LOCAL, MEMORY))}"
         )
-    if not _is_unambiguous(rest):
+    if not _is_unambiguous(location):
         raise ValueError(
             f"{storage_without_secrets(text)!r} is not "
             "postgresql://USER@HOST:PORT/DATABASE?NAME=VALUE&…; in a password or a parameter, "
@@ -38,14 +38,14 @@ def parse_storage(text: str) -> str:
     return text
 
 
-def _is_unambiguous(rest: str) -> bool:
+def _is_unambiguous(location_and_query: str) -> bool:
     """Whether a URL without its scheme has hosts, a database and parameters as it should.
 
     The errors of those who take it apart later would show parts of a password.
     """
-    if "#" in rest:
+    if "#" in location_and_query:
         return False
-    location, _, query = rest.partition("?")
+    location, _, query = location_and_query.partition("?")
     authority, _, database = location.partition("/")
     user, at_sign, hosts = authority.rpartition("@")
     if "@" in database or ("@" in query and not at_sign) or set("[]") & {*user}:

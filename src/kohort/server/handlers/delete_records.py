@@ -73,8 +73,8 @@ async def _respond_when_durable(
     fields = await in_slices(steps)
     outcomes: list[BaseException | None] = []
     for start in range(0, len(deleted), CHUNK):
-        some = (log.durable() for _, log in deleted[start : start + CHUNK])
-        outcomes += await asyncio.gather(*some, return_exceptions=True)
+        batch = (log.durable() for _, log in deleted[start : start + CHUNK])
+        outcomes += await asyncio.gather(*batch, return_exceptions=True)
     for (partition, _), outcome in zip(deleted, outcomes, strict=True):
         if isinstance(outcome, KafkaError | OSError):
             code = ErrorCode.kafka_storage_error

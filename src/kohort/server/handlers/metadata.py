@@ -198,7 +198,7 @@ def _respond(
     # The nodes of one moment: others may come and go between the slices.
     brokers = services.nodes.all(exchange.peer.endpoint)
     entries = _entries(services, exchange, request, refused, {node.id for node in brokers})
-    first = _some(entries)
+    first = _next_batch(entries)
     following = tuple(islice(entries, 1))
     if following or _partitions(first) > PARTITIONS_PER_TURN:
         all_entries = chain(first, following, entries)
@@ -208,16 +208,16 @@ def _respond(
     return None
 
 
-def _some(entries: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+def _next_batch(entries: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """The next entries, as many as are encoded in one turn."""
-    some: list[dict[str, Any]] = []
+    batch: list[dict[str, Any]] = []
     partitions = 0
     for entry in entries:
-        some.append(entry)
+        batch.append(entry)
         partitions += len(entry.get("partitions", ()))
-        if len(some) >= TOPICS_PER_TURN or partitions >= PARTITIONS_PER_TURN:
+        if len(batch) >= TOPICS_PER_TURN or partitions >= PARTITIONS_PER_TURN:
             break
-    return some
+    return batch
 
 
 def _partitions(entries: Iterable[dict[str, Any]]) -> int:
@@ -238,7 +238,7 @@ async def _respond_in_slices(
     errors: set[ErrorCode] = set()
     slices = TimeSlices()
     start = 0
-    while batch := _some(entries):
+    while batch := _next_batch(entries):
         encode_some = partial(_encode, services, exchange, request, brokers, batch)
         large = _partitions(batch) > PARTITIONS_PER_TURN
         encoded = await services.heavy_work.run(encode_some) if large else encode_some()

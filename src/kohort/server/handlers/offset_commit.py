@@ -94,8 +94,8 @@ async def _commit_in_slices(
     offsets = await in_slices(steps)
     response = OffsetCommitResponse(())
     if offsets:
-        some = drop_oversized(services, offsets)
-        new_request = partial(_commit, exchange.version, request, some)
+        batch = drop_oversized(services, offsets)
+        new_request = partial(_commit, exchange.version, request, batch)
         response = await submit_and_wait(services, new_request)
     encode = partial(_encoded_large, exchange.version, responses, response, offsets)
     exchange.respond_encoded(*await services.heavy_work.run(encode))

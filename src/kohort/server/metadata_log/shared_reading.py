@@ -80,7 +80,7 @@ class LogReader:
             later.replay(record)
             await self._slices.give_way()
         self._roll_back()
-        ours = records_of(self._image)
-        changes = await asyncio.to_thread(difference, ours, records_of(later))
+        current = records_of(self._image)
+        changes = await asyncio.to_thread(difference, current, records_of(later))
         self._roll_back()  # what was committed meanwhile
         return changes

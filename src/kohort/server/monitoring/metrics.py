@@ -126,12 +126,12 @@ def _of_node(node: NodeStatus | None) -> Iterator[Metric]:
     partitions_led = GaugeMetricFamily(
         "kohort_partitions_led", "Partitions that this node leads.", labels=("purpose",)
     )
-    for kind, count in {} if node is None else node.led.items():
+    for kind, count in {} if node is None else node.led_by_kind.items():
         partitions_led.add_metric((kind.value,), count)
     yield partitions_led
     for name, help_text, field in (
         ("kohort_cluster_nodes", "Nodes of the cluster that are there.", "nodes"),
-        ("kohort_partitions_awaited", "Partitions to be led, and not taken yet.", "awaited"),
+        ("kohort_partitions_awaited", "Partitions to be led, and not open yet.", "awaited"),
         ("kohort_lease_age_seconds", "Time since the lease was renewed.", "lease_age_s"),
         (
             "kohort_database_away_seconds",
@@ -141,8 +141,16 @@ def _of_node(node: NodeStatus | None) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(name, help_text, None if node is None else getattr(node, field))
     for name, help_text, field in (
-        ("kohort_partitions_taken", "Partitions that this node began to lead.", "taken"),
-        ("kohort_partitions_given_up", "Partitions that this node ceased to lead.", "given_up"),
+        (
+            "kohort_partitions_taken",
+            "Partitions that this node began to lead.",
+            "leaderships_gained",
+        ),
+        (
+            "kohort_partitions_given_up",
+            "Partitions that this node ceased to lead.",
+            "leaderships_lost",
+        ),
         ("kohort_node_sessions", "Sessions that this node has begun.", "sessions"),
     ):
         yield CounterMetricFamily(name, help_text, None if node is None else getattr(node, field))

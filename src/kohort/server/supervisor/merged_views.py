@@ -119,8 +119,8 @@ class MergedViews:
             )  # one may name a near group
         node_ids = {worker.node_id for worker in self._workers}
         named = [(json.loads(response.body)["coordinator"], response) for response in responses]
-        others = [(node, response) for node, response in named if node not in node_ids] or named
-        return max(others, key=itemgetter(0))[1]
+        elsewhere = [(node, response) for node, response in named if node not in node_ids] or named
+        return max(elsewhere, key=itemgetter(0))[1]
 
     def _reasons(self, responses: Sequence[HttpResponse | None]) -> list[str]:
         """Why workers cannot tell; one without the group can."""
