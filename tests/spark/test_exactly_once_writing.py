@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kohort.client.admin import Admin
+from kohort.client.admin import Admin, offset_apis
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.errors import ProducerFencedError
@@ -350,14 +350,14 @@ class TestAnotherDriver:
 def test_the_offsets_of_an_earlier_transaction_are_awaited(target, monkeypatch):
     """A broker may respond to InitProducerId before the group has them."""
     target.write(0, 6, number=0)
-    fetch, errors = Admin.committed, [KafkaError(ErrorCode.unstable_offset_commit, "")] * 2
+    fetch, errors = offset_apis._fetch, [KafkaError(ErrorCode.unstable_offset_commit, "")] * 2
 
-    async def unstable(admin, groups, **options):
-        if options["require_stable"] and errors:
+    async def unstable(coordinator, groups, topics, require_stable):
+        if require_stable and errors:
             return dict.fromkeys(groups, errors.pop())
-        return await fetch(admin, groups, **options)
+        return await fetch(coordinator, groups, topics, require_stable)
 
-    monkeypatch.setattr(Admin, "committed", unstable)
+    monkeypatch.setattr(offset_apis, "_fetch", unstable)
     target.write(6, 12, number=1)
     assert errors == []
     assert target.numbers() == in_turn(12)

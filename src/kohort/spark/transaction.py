@@ -19,14 +19,12 @@ deleted since the plan: offsets are committed for its name, and another topic ma
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
-from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
 from kohort.client.errors import TransactionAbortedError
 from kohort.client.group_metadata import GroupMetadata
-from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce import Producer, Transaction
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.spark import background
@@ -179,30 +177,15 @@ async def _is_committed(
 ) -> bool:
     """As `is_committed`; `require_stable` waits for offsets of a transaction that has ended.
 
-    A group may get them after the coordinator's response: until then UNSTABLE_OFFSET_COMMIT.
+    A group may get them after the coordinator's response.
     """
     from kohort.client.admin import Admin  # takes a while, and a batch does without
 
     group = GroupId(options.batches_group)
-    cluster = await background.cluster(options.kafka)
-
-    async def committed() -> Mapping[TopicPartition, OffsetAndMetadata]:
-        return unless_error(
-            (await Admin(cluster).committed([group], require_stable=require_stable))[group]
-        )
-
-    offsets = await retrying(
-        committed,
-        what=f"committed offsets of group {group}",
-        timeout_ms=cluster.config.default_api_timeout_ms,
-        backoff=cluster.backoff(),
-        retriable=_is_unstable,
-    )
+    admin = Admin(await background.cluster(options.kafka))
+    found = await admin.committed([group], require_stable=require_stable)
+    offsets = unless_error(found[group])
     if not micro_batch.is_committed(offsets.values()):
         return False
     logger.info("micro-batch %d is already committed", micro_batch.number)
     return True
-
-
-def _is_unstable(error: BaseException) -> bool:
-    return isinstance(error, KafkaError) and error.code is ErrorCode.unstable_offset_commit

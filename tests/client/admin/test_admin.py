@@ -8,6 +8,7 @@ import pytest
 
 from client.admin.stage import at, commit, consumer_heartbeat, fill, join, tp
 from client.fake_cluster import FakeCluster
+from kohort.client.admin import offset_apis
 from kohort.client.admin.admin import Admin
 from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
 from kohort.client.admin.values import GroupDescription
@@ -194,6 +195,20 @@ async def test_committed_offsets_are_fetched_in_every_version(
     assert everything == {G: told, "nobody": {}}
     some = await admin.committed([G], [tp(1), TopicPartition("never", 0)])
     assert some == {G: {tp(1): told[tp(1)]}}
+
+
+async def test_stable_offsets_are_awaited_until_a_transaction_has_ended(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await commit(admin, G, orders_0=3)
+    fetch, unstable = offset_apis._fetch, [KafkaError(ErrorCode.unstable_offset_commit, "")] * 2
+
+    async def fetched(*arguments: Any, **options: Any) -> Any:
+        return {G: unstable.pop()} if unstable else await fetch(*arguments, **options)
+
+    monkeypatch.setattr(offset_apis, "_fetch", fetched)
+    assert await admin.committed([G], require_stable=True) == {G: {tp(0): at(3)}}
+    assert not unstable
 
 
 @pytest.mark.parametrize("version", range(2, 10))

@@ -153,8 +153,8 @@ class Admin(MethodHints):
     ) -> dict[GroupId, dict[TopicPartition, OffsetAndMetadata] | KohortError]:
         """The committed offsets of each group, in these partitions or in all.
 
-        Partitions without a commit are omitted. `require_stable`: an open transaction on a
-        partition is an error (KIP-447).
+        Partitions without a commit are omitted. `require_stable`: open transactions with offsets
+        of the group are awaited (KIP-447).
         """
         validate_names("groups", groups)
         if partitions is not None:

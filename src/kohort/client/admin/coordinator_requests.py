@@ -8,7 +8,7 @@ other error is the group's result. The error of one group does not affect anothe
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from kohort.client.admin.changes import repeated
 from kohort.client.cluster import GROUP, Cluster
@@ -159,15 +159,9 @@ class _TimeUpError(KohortError):
 
 
 def _is_retriable(error: KohortError) -> bool:
-    if isinstance(error, KafkaError) and error.code in _FOR_THE_CALLER:
-        return False
+    if isinstance(error, KafkaError) and error.code is ErrorCode.rebalance_in_progress:
+        return False  # it lasts, so the caller gets it
     return is_retriable(error) or isinstance(error, _TimeUpError)
-
-
-_FOR_THE_CALLER: Final = frozenset(
-    {ErrorCode.rebalance_in_progress, ErrorCode.unstable_offset_commit}
-)
-"""Retriable errors that last, so the caller gets them."""
 
 
 def _gave_up_error(key: str, response: T | KohortError, timeout_ms: int) -> GaveUpError:

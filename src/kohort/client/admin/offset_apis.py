@@ -46,8 +46,8 @@ async def committed(
 ) -> dict[GroupId, Offsets | KohortError]:
     """The committed offsets of each group, in these partitions or in all (None).
 
-    Partitions without a commit are omitted. With `require_stable` a partition in an open
-    transaction is an error of the whole group (UNSTABLE_OFFSET_COMMIT).
+    Partitions without a commit are omitted. With `require_stable`, open transactions with offsets
+    of the group are awaited (UNSTABLE_OFFSET_COMMIT is retried).
     """
     send = partial(
         _fetch,
