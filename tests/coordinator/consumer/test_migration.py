@@ -551,6 +551,36 @@ def test_a_policy_forbids_the_downgrade(mixed, policy):
     assert set(mixed.consumer_group().members) == {mixed.a}
 
 
+@pytest.mark.parametrize("version", [0, 3, 5, 9])
+@pytest.mark.parametrize("named", [{}, {"instance_id": "i"}, {"member_id": "stranger"}])
+def test_a_policy_forbids_classic_members_in_a_consumer_group(version, named):
+    """As Apache Kafka does since 4.3.1."""
+    bench = Bench(
+        replace(AT_ONCE, consumer_migration_policy=MigrationPolicy.DISABLED), topics=TOPICS
+    )
+    bench.consumer_heartbeat("g", "C", 0, topics=["t"])
+    call = bench.join("g", protocols=subscribed(), version=version, **named)
+    assert (call.error, call.response.member_id) == ("inconsistent_group_protocol", "")
+    assert call.result.records == ()
+    bench.consumer_heartbeat("g", "C", -1)
+    joined = bench.join("g", protocols=subscribed(), version=3)
+    bench.advance(0)
+    assert joined.error == "none"
+
+
+def test_a_policy_forbids_the_next_join_of_a_classic_member(mixed):
+    mixed.shard.config = replace(AT_ONCE, consumer_migration_policy=MigrationPolicy.DISABLED)
+    assert mixed.join("g", mixed.a, protocols=subscribed()).error == "inconsistent_group_protocol"
+
+
+@pytest.mark.parametrize("policy", ["bidirectional", "upgrade", "downgrade"])
+def test_other_policies_allow_classic_members_in_a_consumer_group(policy):
+    config = replace(AT_ONCE, consumer_migration_policy=MigrationPolicy(policy))
+    bench = Bench(config, topics=TOPICS)
+    bench.consumer_heartbeat("g", "C", 0, topics=["t"])
+    assert bench.join("g", protocols=subscribed(), version=3).error == "none"
+
+
 def test_a_classic_group_too_small_forbids_the_downgrade(mixed):
     mixed.shard.config = replace(AT_ONCE, max_size=0)
     mixed.consumer_heartbeat("g", "C", -1)

@@ -8,10 +8,13 @@ generation. No request of theirs is parked:
 - SyncGroup gets what is assigned to the member; the assignments of a leader are ignored.
 - Heartbeat gets REBALANCE_IN_PROGRESS when the next JoinGroup would change something.
 
+`group.consumer.migration.policy=disabled` refuses their JoinGroup, as Kafka does since 4.3.1.
+
 Source: classicGroup…ToConsumerGroup of Kafka's GroupMetadataManager.
 """
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE
+from kohort.coordinator.config import MigrationPolicy
 from kohort.coordinator.consumer import timers
 from kohort.coordinator.consumer.change import MemberChange
 from kohort.coordinator.consumer.classic_assignments import encoded_assignment, partitions_by_id
@@ -50,6 +53,12 @@ from kohort.types import Instant
 
 def join_group(group: ConsumerGroup, request: JoinGroup, topics: TopicsView, step: Step) -> None:
     """Decide one JoinGroup in a consumer group that has members. Raises KafkaError."""
+    if step.config.consumer_migration_policy is MigrationPolicy.DISABLED:
+        raise KafkaError(
+            ErrorCode.inconsistent_group_protocol,
+            f"Cannot join the consumer group {group.id} with the classic protocol because the "
+            "group migration is disabled.",
+        )
     member_id = request.member_id or request.fresh_id
     validate_room(group, member_id, step)
     if not group.supports_protocols(request.protocol_type, [name for name, _ in request.protocols]):

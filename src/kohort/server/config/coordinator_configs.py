@@ -84,7 +84,7 @@ CONSUMER_GROUPS: Final = (
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
         doc="Allowed conversions of non-empty groups. upgrade: to a consumer group, when a member "
         "joins by the consumer protocol; downgrade: to a classic group, when the last such "
-        "member leaves.",
+        "member leaves. disabled: no classic member joins a consumer group with members.",
     ),
 )
 
