@@ -13,7 +13,7 @@ class ConfigurationControl:
         self._configs = image.configs
 
     def configs_of(self, kind: ResourceType, name: str) -> Mapping[str, str]:
-        """What is set on a resource."""
+        """The configs that clients have set on a resource."""
         return self._configs.get((kind, name), {})
 
     def configured(self, kind: ResourceType) -> Iterable[str]:
@@ -21,7 +21,7 @@ class ConfigurationControl:
         return tuple(name for resource_type, name in self._configs if resource_type is kind)
 
     def apply_to(self, config: Config) -> None:
-        """Have the configs of brokers in force in `config`, that of one of them."""
+        """Put the configs of brokers in force in `config`, the configuration of this broker."""
         of_all_brokers, of_this_broker = (
             self.configs_of(ResourceType.BROKER, name) for name in ("", str(config["node.id"]))
         )

@@ -67,7 +67,7 @@ class Controller:
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
 
     async def allocate_producer_ids(self) -> range:
-        """Ids that are given to nobody else; their reservation is durable. Raises KafkaError."""
+        """A block of unused ids, whose reservation is durable. Raises KafkaError."""
         return await self.writer.until_durable(self.reserve_producer_ids)
 
     def reserve_producer_ids(self) -> range:
@@ -77,7 +77,7 @@ class Controller:
         return ids
 
     def close(self) -> None:
-        """End what goes on beside requests. Idempotent."""
+        """Stop background work. Idempotent."""
         if self.metadata_log is not None:
             self.metadata_log.close()
         self.replicas.close()
@@ -92,7 +92,7 @@ class SharedController(Controller):
     def __init__(
         self, logs: SharedLogDirectory, config: Config, metadata: SharedMetadataLog
     ) -> None:
-        """Know the topics of `metadata`, and lead no partition yet."""
+        """Open the topics of `metadata`, without leading any partition yet."""
         replicas = SharedReplicaManager(
             logs, _configured(config, metadata), metadata.state, lambda: metadata.end_offset
         )
@@ -146,7 +146,7 @@ class ForwardingController(Controller):
         await self.loader.follow(records)
 
     def skip(self, offset: int) -> None:
-        """Go on from that offset: the records before it were compacted away."""
+        """Continue at this offset: the records before it were compacted away."""
         self.metadata.skip(offset)
 
     def close(self) -> None:
@@ -160,9 +160,9 @@ def open_controller(
     now: Callable[[], Timestamp],
     placement: Placement = everywhere,
 ) -> Controller:
-    """Replay the metadata log of this node, make the directories agree with it, open every topic.
+    """Replay the metadata log of this node, reconcile the directories with it, open every topic.
 
-    Of each topic those partitions have their logs here that `placement` says. Raises KohortError if
+    `placement` says which partitions have their logs here. Raises KohortError if
     the data directory cannot be used as it is, OSError if the storage fails.
     """
     owned = logs.owned

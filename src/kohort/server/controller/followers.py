@@ -10,7 +10,7 @@ MAX_WAIT_S: Final = 0.1
 
 
 class Followers:
-    """Followers by connection; each asks for what follows on an offset, so it knows all before."""
+    """Followers by connection; a follower has all records before the offset that it fetches."""
 
     def __init__(self) -> None:
         self._offsets: dict[Hashable, int] = {}
@@ -28,7 +28,7 @@ class Followers:
         self._notify()
 
     async def await_reached(self, offset: int) -> None:
-        """Return when all know the records before `offset`, or after `MAX_WAIT_S`."""
+        """Return when all followers have the records before `offset`, or after `MAX_WAIT_S`."""
         if self._have_all_reached(offset):
             return
         with suppress(TimeoutError):

@@ -23,7 +23,7 @@ class ActiveController(Protocol):
         ...
 
     async def allocate_producer_ids(self) -> range:
-        """Ids that are given to nobody else. Raises KafkaError."""
+        """A block of unused ids. Raises KafkaError."""
         ...
 
 
@@ -40,17 +40,17 @@ class ForwardedTopicChanges(TopicChanges):
         super().__init__(writer, replicas, control)
         self._controller = controller
         self._creating: dict[str, asyncio.Task[dict[str, KafkaError]]] = {}
-        """What the controller is asked to make, by topic."""
+        """Requests for topics that the controller is creating, by topic."""
 
     async def create_topics(
         self,
         new_topics: Sequence[NewTopic],
         deadline: float | None = None,  # noqa: ARG002
     ) -> list[Topic | KafkaError]:
-        """Have topics made; in the same order the topic, or why it was not made.
+        """Ask the controller to create topics; in the same order the topic, or the error.
 
-        One that is not known here in time is UNKNOWN_TOPIC_OR_PARTITION: clients ask again, and
-        what else they ask must not wait for a controller that is away.
+        A topic that does not arrive here in time is UNKNOWN_TOPIC_OR_PARTITION: clients retry, and
+        their other requests must not wait for a controller that does not respond.
         """
         to_request = [topic for topic in new_topics if topic.name not in self._creating]
         if to_request:

@@ -63,7 +63,7 @@ class MetadataWriter:
         self.configuration = ConfigurationControl(metadata.state)
         self.producer_ids = ProducerIdControl(metadata.state)
         self.followers = Followers()
-        """The nodes that are told of every change."""
+        """The nodes that follow the metadata log."""
         self.on_acls_changed: list[Callable[[], None]] = []
         """Called after each change of the ACLs."""
         self._replicas = replicas
@@ -72,7 +72,7 @@ class MetadataWriter:
         self._changing = asyncio.Lock()
         """Held by each change of topics that waits in between."""
         self._has_deadlines = isinstance(metadata, SharedMetadataLog)
-        """Whether clients are told when a change takes long: other nodes may have to respond."""
+        """Whether changes time out: only those that depend on other nodes do."""
         self._tasks: set[asyncio.Task[Any]] = set()
         metadata.on_rollback = self._on_rolled_back
 
@@ -150,9 +150,9 @@ class MetadataWriter:
         await self.until_durable(lambda: self.commit(*decide()))
 
     async def until_durable(self, change: Callable[[], R]) -> R:
-        """What `change` returns, once that is durable.
+        """The result of `change`, once it is durable.
 
-        It is called again as long as another node has changed the same before. Raises what it
+        `change` is called again while other nodes change the same subject first. Raises what it
         raises, KafkaError KAFKA_STORAGE_ERROR, and REQUEST_TIMED_OUT as `with_deadline` does.
         """
 
@@ -167,7 +167,7 @@ class MetadataWriter:
         async def run() -> R:
             while True:
                 before, result = self.last_change, await change()
-                # What others have made of it before need not be durable yet.
+                # Changes of others need not be durable yet.
                 number = None if self.last_change == before else self.last_change
                 if await self.became_durable(number):
                     return result
@@ -218,7 +218,7 @@ class MetadataWriter:
     # Waiting for other nodes
 
     async def catch_up(self, deadline: float | None = None) -> None:
-        """Read what other nodes have logged before this call; a request may depend on it.
+        """Read the records that other nodes logged before this call; a request may depend on them.
 
         Errors of the storage are ignored: the change itself fails with them.
         """

@@ -1,4 +1,4 @@
-"""What clients ask of topics."""
+"""Topics and partitions that a client wants to have created."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic that is to have more partitions."""
+    """More partitions of a topic, as in Kafka's Admin."""
 
     name: str
     total: int

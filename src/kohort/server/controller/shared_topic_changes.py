@@ -1,6 +1,6 @@
 """Changes of topics on one of several nodes that share the metadata log.
 
-They are decided as all nodes know the topics when the change is logged.
+They are decided on the state of the topics at the end of the log.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from kohort.types import TopicIdPartition
 from kohort.util.time_slice import TimeSlices
 
 LEADER_TIMEOUT_S: Final = 5.0
-"""Time that a new partition has to get a leader before its creation is told to be done."""
+"""Longest wait for the leader of a new partition before its creation is acknowledged."""
 
 
 class SharedTopicChanges(TopicChanges):
@@ -89,7 +89,7 @@ class SharedTopicChanges(TopicChanges):
         return refused
 
     async def _delete_batch(self, topics: Sequence[Topic]) -> dict[str, KafkaError]:
-        """Delete topics; those that another node has deleted before are told of."""
+        """Delete topics; returns an error for each that another node has deleted before."""
         deleted: list[Topic] = []
 
         def decide() -> list[RemoveTopicRecord]:
@@ -142,7 +142,7 @@ class SharedTopicChanges(TopicChanges):
 
         await self._writer.with_deadline(self._writer.append(decide, _no_result))
 
-    # New partitions, which have a leader when their creation is told, as in Kafka
+    # New partitions, which have a leader when their creation is acknowledged, as in Kafka
 
     async def create_topics(
         self, new_topics: Sequence[NewTopic], deadline: float | None = None

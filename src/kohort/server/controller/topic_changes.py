@@ -141,7 +141,7 @@ class TopicChanges:
         return self._added(topic)
 
     def _added(self, topic: Topic) -> Topic:
-        """Have a topic that this node made; the nodes that follow it log nothing."""
+        """Add a topic that this node has created, and log that; its followers do not log it."""
         self._replicas.add(topic)
         log_created(topic)
         return topic
@@ -159,9 +159,9 @@ class TopicChanges:
             pass
 
     async def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaError]:
-        """`delete` of many topics that exist; returns why those that are left were not deleted.
+        """Delete topics that exist; returns the error of each that was not deleted.
 
-        The deletions are durable. To be run by `change`. Gives way to others while it works.
+        The deletions are durable. Run it by `change`. Other tasks run in between.
         """
         slices = TimeSlices()
         refused: dict[str, KafkaError] = {}
@@ -216,7 +216,7 @@ class TopicChanges:
     async def _commit_growths(
         self, growths: Sequence[NewPartitions]
     ) -> dict[str, Topic | KafkaError]:
-        """Have topics grow whose directories were made, and whose records fit into one batch."""
+        """Commit growths whose directories exist, and whose records fit into one batch."""
         slices = TimeSlices()
         outcomes: dict[str, Topic | KafkaError] = {}
         for name, total in growths:
@@ -232,7 +232,7 @@ class TopicChanges:
             if name in outcomes:
                 continue
             try:
-                topic = self._control.validate_growth(name, total)  # as it is by now
+                topic = self._control.validate_growth(name, total)  # in its current state
                 new_partitions = self._partitions_to_add(topic, total)
                 grown.append(
                     (topic, total, tuple(self._logs.open(new_partitions, topic.effective)))
@@ -261,7 +261,7 @@ class TopicChanges:
         return outcomes
 
     def _undo_growth(self, name: str, total: int, error: KafkaError | OSError) -> KafkaError:
-        """Discard what was made for a growth; the error for its client."""
+        """Remove the directories of a growth that failed; returns the error for its client."""
         topic = self._topics.get(name)
         if topic is not None:
             self._logs.discard(self._partitions_to_add(topic, total))

@@ -35,7 +35,7 @@ def encode_batch(
 ) -> bytes:
     """One batch: its records are in the log together or not at all.
 
-    `author` is told in the place of a producer id; it is negative, as is that of no producer.
+    `author` is stored in place of a producer id; it is negative, like the id of no producer.
     """
     return batches.pack([encode(record) for record in records], now, producer_id=author)
 

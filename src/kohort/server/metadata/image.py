@@ -39,7 +39,7 @@ class MetadataImage:
         self._ids: dict[str, UUID] = {}
         """The topics by name."""
         self.deleted: set[UUID] | None = set()
-        """Topics that were deleted; None once nobody looks for their directories any more."""
+        """Topics that were deleted; None once their directories have been reconciled."""
         self.configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
         """By resource; those without configs are left out."""
         self.quotas = QuotaTable()

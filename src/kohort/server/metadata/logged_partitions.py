@@ -1,4 +1,4 @@
-"""What the metadata log tells of partitions, for checks of logs without a server."""
+"""Partitions according to the metadata log, for checks of logs without a server."""
 
 from collections.abc import Iterable
 

@@ -1,12 +1,12 @@
 """Records of the metadata log, `__cluster_metadata`: the server, its topics, and its nodes.
 
-Each record holds one thing as it is from now on: the cluster's id, one topic, the configs that
-clients have set on another resource, the quotas of one entity, one ACL, the credential of a user,
-how far producer ids were handed out, one node, the leader of one partition, or where that is to
-move. What was deleted is a tombstone: a topic, an ACL, a credential, configs or quotas that were
-all deleted, a node that is fenced, the leader of a partition that is gone. So a replay in order
-(`image`) gives the state, compaction keeps the last record of each key, and a topic is created,
-grown, configured or deleted by exactly one append.
+Each record has the whole new state of one subject: the cluster's id, a topic, the configs that
+clients have set on another resource, the quotas of one entity, an ACL, the credential of a user,
+the end of the producer ids handed out, a node, the leader of a partition, or its planned move.
+A deletion is a tombstone: of a topic, an ACL, a credential, all configs or quotas of a subject, a
+fenced node, the leader of a deleted partition. A replay in order (`image`) therefore gives the
+state, compaction keeps the last record of each key, and a topic is created, grown, configured or
+deleted by exactly one append.
 """
 
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ class ClusterIdRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """A topic as it is from now on."""
+    """New state of a topic."""
 
     id: UUID
     name: str
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
-    """What was set on the topic itself."""
+    """Configs of the topic itself."""
     internal: bool = False
 
 
@@ -51,7 +51,7 @@ class RemoveTopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRecord:
-    """What is set on a resource that is no topic from now on; without configs: nothing."""
+    """New configs of a resource that is not a topic; empty: all were deleted."""
 
     kind: ResourceType
     name: str
@@ -60,7 +60,7 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaRecord:
-    """The quotas of users, client ids or addresses from now on; without quotas: none."""
+    """New quotas of users, client ids or addresses; empty: all were deleted."""
 
     entity: QuotaEntity
     quotas: Mapping[str, float]
@@ -90,7 +90,7 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialRecord:
-    """The credential of a user for one mechanism from now on, None: it has none."""
+    """New credential of a user for one mechanism; None: it was deleted."""
 
     user: str
     kind: ScramMechanism

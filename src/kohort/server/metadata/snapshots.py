@@ -21,7 +21,7 @@ from kohort.server.metadata.records import (
 def records_of(state: MetadataImage) -> Iterator[MetadataRecord]:
     """The records of which `state` is the fold: one of each key, as it is at the time of the call.
 
-    Topics that were deleted are not told of.
+    Deleted topics have no record.
     """
     users = state.scram_users
     ends = state.producer_ids_end
@@ -65,7 +65,7 @@ def difference(
             if isinstance(record, LeaderChanged):
                 reassigned.add(record.partition)
         elif isinstance(record, ReassignmentPlanned) and record.partition in reassigned:
-            changes.append(record)  # a new leader ends the plan that there was
+            changes.append(record)  # a new leader ends an earlier plan
     ended = (
         record
         for record in tombstones

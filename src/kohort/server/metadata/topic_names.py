@@ -12,8 +12,7 @@ MAX_NAME_LENGTH: Final = 249
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
-"""Topics that clients do not write to, and that are never created because somebody asks for them.
-"""
+"""Topics that clients do not write to, and whose names in a Metadata request do not create them."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 

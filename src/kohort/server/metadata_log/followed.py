@@ -9,7 +9,7 @@ from kohort.server.metadata import MetadataImage, MetadataRecord
 
 
 class FollowedMetadataLog:
-    """`state` as far as it was read from another node, which is the one that changes it."""
+    """`state` as read from another node, which is the only one that changes it."""
 
     def __init__(self) -> None:
         self.state = MetadataImage()

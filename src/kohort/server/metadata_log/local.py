@@ -169,7 +169,7 @@ class LocalMetadataLog:
         await asyncio.shield(self._round)
 
     async def _sync_pending(self) -> None:
-        # A task of its own: the failure of a sync is met once, whoever was cancelled meanwhile.
+        # A task of its own: a failed sync is handled once, even if its callers were cancelled.
         try:
             last, end = self._changes.last, self._log.end_offset
             paths = self._unsynced_paths()
@@ -268,7 +268,9 @@ class LocalMetadataLog:
     def on_log_reopened(self, log: Log) -> None:
         """Append to `log` from now on: it replaces one that failed."""
         self._log = log
-        if self._failure is not None:  # what was taken back may still have been in the failed one
+        if (
+            self._failure is not None
+        ):  # the failed one may still have had changes that were rolled back
             log.owner_sync_failed(self._failure, self._durable_end)
 
     def close(self) -> None:
@@ -281,7 +283,7 @@ class LocalMetadataLog:
         while offset < self._log.end_offset:
             data = self._log.read(offset, _READ_SIZE)
             if not data:
-                return  # what was behind it is compacted away
+                return  # the rest was compacted away
             yield from decode_batches(data)
             *_, (_, last) = batches.iterate(data)
             offset = last.last_offset + 1

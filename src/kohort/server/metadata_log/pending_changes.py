@@ -10,7 +10,7 @@ from kohort.errors import fresh
 from kohort.server.metadata import MetadataImage, MetadataRecord, RemoveTopicRecord, TopicRecord
 
 _MAX_FAILURES: Final = 16
-"""Failures whose changes are told apart; between two of them the storage has worked again."""
+"""Failures that are kept apart; between two of them the storage has worked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ class PendingChanges:
     def undo(self, error: OSError) -> list[UUID]:
         """Restore the image as it was before all changes that are not finished.
 
-        `error` is raised to those who wait for one. Returns the ids of the topics that were
-        changed.
+        Callers that wait for one get `error`. Returns the ids of the topics that were changed.
         """
         undo = [record for change in reversed(self._pending) for record in change.undo]
         if self._pending:
@@ -85,7 +84,7 @@ class PendingChanges:
     def _record_failure(self, undone: range, error: OSError) -> None:
         self._failures.append((undone, error))
         if len(self._failures) > _MAX_FAILURES:
-            # The oldest ones become one, with all between them: nobody waits for those any more.
+            # The two oldest ones are merged, with all between them: no caller waits for those.
             (first, _), (second, why) = self._failures[:2]
             self._failures[:2] = [(range(first.start, second.stop), why)]
 

@@ -1,14 +1,14 @@
-"""The metadata log that all nodes append to: a batch gets in only at the end that its author knows.
+"""The metadata log that all nodes append to: compare-and-append at the end that a node has read.
 
-What depends on more than the thing that it changes is decided on all that is in the log, and this
-node does it as others do, once it is logged (`change`): of topics, a name has one id.
+`change` is for changes that depend on more than their own subject, as a topic's name has one id.
+They are decided on the whole log, and replayed once they are logged, as on other nodes.
 
-Any other change is replayed at once, and appended then (`commit`): what other nodes have logged
-meanwhile goes before it. Both stay if they are of different things. Else the change of this node is
-taken back, with all that were made after it, and whoever waits for it learns so, to decide again.
+`commit` is for all others. Such a change is replayed at once and appended afterwards. Records that
+other nodes appended meanwhile go before it. If one of them has the same subject, the change is
+rolled back, with all later ones, and its caller gets SupersededError, to decide again.
 
-A long log is compacted: a snapshot of the state takes the place of its records. A node that has
-read less than the snapshot does what differs between its state and that one.
+A long log is compacted: a snapshot of the state replaces its records. A node that has read less
+than the snapshot replays the difference between its state and the snapshot.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class SharedMetadataLog:
         self.end_offset = 0
         """Offset of the next record to be read."""
         self.follow: Follow = self._replay_all
-        """Has what other nodes have logged done, record by record: each comes back to `replay`."""
+        """Applies records of other nodes one by one, each by `replay`."""
         self.on_change: Callable[[], None] = _no_op
         """Called when this node has appended a change."""
         self._storage = storage
@@ -131,13 +131,13 @@ class SharedMetadataLog:
                 await self._resolve_unknown_append(change)
 
     def _mark_durable(self, change: Change) -> None:
-        """A change is in the log, at the end as it was known."""
+        """Note that a change was appended at `end_offset`."""
         self._changes.mark_durable(change.number)
         self.end_offset += len(change.records)
         self.on_change()
 
     async def _resolve_unknown_append(self, change: Change) -> None:
-        """Read what follows an append whose outcome is unknown: it is there, or never will be."""
+        """Read the log after an append of unknown outcome: it is there, or never will be."""
         while True:
             try:
                 read = await self._read()
@@ -153,11 +153,11 @@ class SharedMetadataLog:
     async def change(
         self, decide: Callable[[], Sequence[MetadataRecord]], result: Callable[[], R]
     ) -> R:
-        """Append what is decided on all that is in the log, do it, and return `result()`.
+        """Append what `decide` returns on the whole log, replay it, and return `result()`.
 
-        That is called before any later record is done. If other nodes append first, it is decided
-        again. A cancelled caller does not end it: what may have been logged is found out before
-        anything else is decided. Raises what `decide` raises, OSError, FencedError or
+        `result` is called before any later record is replayed. `decide` is called again if other
+        nodes append first. A cancelled caller does not end the change: the outcome of an append is
+        resolved before the next decision. Raises what `decide` raises, OSError, FencedError or
         UnknownOutcomeError if nothing was logged, and OutcomeLostError.
         """
 
@@ -204,7 +204,7 @@ class SharedMetadataLog:
                 if not is_doubtful:
                     raise
                 fenced = fresh(error)
-                continue  # what was sent before is there, or never will be
+                continue  # earlier attempts are in the log, or never will be
             except OSError:
                 if not is_doubtful:
                     raise
@@ -218,7 +218,7 @@ class SharedMetadataLog:
                 if fenced is not None:
                     raise fresh(fenced)
                 return False
-            # What was sent may yet be written; the same once more gets in at most once.
+            # An earlier attempt may yet be written; a repeated one is accepted at most once.
             await asyncio.sleep(_RETRY_AFTER_S)
 
     async def _replay_own(self, logged: Sequence[tuple[int, MetadataRecord]]) -> bool:
@@ -228,10 +228,9 @@ class SharedMetadataLog:
         return True
 
     def _is_in_snapshot(self, records: Sequence[MetadataRecord]) -> bool:
-        """True: records that may be among those that were compacted away have had their effect.
+        """True if the state has the effect of records that may have been compacted away.
 
-        Raises OutcomeLostError if that cannot be told: they may not have been logged, or what they
-        did was changed again.
+        Raises OutcomeLostError otherwise: they were not logged, or their effect was changed again.
         """
         topics = self.state.topics
         for record in records:
@@ -318,12 +317,12 @@ class SharedMetadataLog:
     async def decide(
         self, decide: Callable[[], Sequence[MetadataRecord]], *, reads: bool = True
     ) -> bool:
-        """Append what is decided on all that is in the log, and do it; False if there is nothing.
+        """Append what `decide` returns on the whole log, and replay it; False if it is empty.
 
-        If others append meanwhile, it is not appended, and is to be decided anew. So it is without
-        `reads` if the log has more than is known here; that is sooner if it has not. Nodes that the
-        records fence lose their sessions. Raises FencedError, OSError, and UnknownOutcomeError:
-        then it is to be decided anew.
+        Nothing is appended if other nodes append meanwhile: the caller decides again. Without
+        `reads`, the log is not read before, which is faster, and the same holds if it has more than
+        this node has read. Nodes that the records fence lose their sessions. Raises FencedError,
+        OSError, and UnknownOutcomeError, after which the caller decides again, too.
         """
 
         def steps() -> Generator[None, None, Sequence[MetadataRecord]]:
@@ -396,7 +395,7 @@ def _snapshot(records: Iterable[MetadataRecord], end_offset: int, now: int) -> l
 
 
 def _subjects(record: MetadataRecord) -> set[object]:
-    """What a record says something of; a topic has a name too, and an ACL is what it allows."""
+    """The subjects of a record: its key, the name of a topic, the binding of an ACL."""
     key = encode(record)[0]
     match record:
         case TopicRecord(name=name):

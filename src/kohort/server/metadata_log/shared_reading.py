@@ -26,7 +26,7 @@ class LogRead(NamedTuple):
     records: Sequence[tuple[int, MetadataRecord]]
     """Offsets and records, from `start_offset` on."""
     author: int
-    """The author of the first batch, as `encode_batch` was told."""
+    """The author of the first batch, as of `encode_batch`."""
     snapshot_end: int
     """End of the snapshot that the records lead to; 0: they are the log's own."""
 
@@ -82,5 +82,5 @@ class LogReader:
         self._roll_back()
         current = records_of(self._image)
         changes = await asyncio.to_thread(difference, current, records_of(later))
-        self._roll_back()  # what was committed meanwhile
+        self._roll_back()  # changes that were committed meanwhile
         return changes

@@ -1,7 +1,7 @@
-"""Leader epochs (KIP-101, KIP-320) as clients name them.
+"""Leader epochs (KIP-101, KIP-320) in requests of clients.
 
-An epoch tells a client that its knowledge of the leader is old, or that of the leader is. Where a
-partition has one leader for good, the epoch never moves.
+By the epoch, a client or a leader notices that its metadata is outdated. The epoch of a partition
+whose leader never changes is constant.
 """
 
 from kohort.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""Replays what other nodes have logged, and has replicas as it says (Kafka's MetadataLoader)."""
+"""Replays records of other nodes, and applies them to the replicas (Kafka's MetadataLoader)."""
 
 import asyncio
 import logging
@@ -62,7 +62,7 @@ class MetadataLoader:
         return self._metadata.end_offset
 
     async def follow(self, records: Iterable[tuple[int, MetadataRecord]]) -> None:
-        """Do as these records say, each with its offset in the log of the other node.
+        """Apply these records, each with its offset in the log of the other node.
 
         Records that were followed already are left out. A partition whose directory cannot be made
         is refused; each call tries it again.
@@ -83,7 +83,7 @@ class MetadataLoader:
                 await self._deletions.finish(self._deletions.pending())
 
     async def _prepare(self, records: Iterable[TopicRecord]) -> None:
-        """Have places for the partitions of topics before anybody knows of them."""
+        """Create the directories of new partitions before the topics become visible."""
         latest = {record.id: record for record in records}.values()
         await self._deletions.await_cleanup(record.name for record in latest)
         if not self._logs.has_directories:
@@ -118,7 +118,7 @@ class MetadataLoader:
                 self._missing_directories.setdefault(record.id, {}).update(partitions)
 
     async def _retry_directories(self) -> None:
-        """Serve what was refused if the disk takes it now, as it may once it has room again."""
+        """Open partitions whose directories could not be created before, as on a full disk."""
         for topic_id, partitions in tuple(self._missing_directories.items()):
             topic = self._topics.by_id(topic_id)
             try:

@@ -1,4 +1,4 @@
-"""The logs of topics on the disk or in memory: their places are made, opened and removed here."""
+"""The logs of partitions on disk or in memory: directories, opening, configs, removal."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 
 _MAX_EFFECTIVE_CONFIGS: Final = 100
-"""Sets of effective configs that are shared by the topics that have the same configs."""
+"""Cached sets of effective configs, each shared by topics with equal configs."""
 
 Placement: TypeAlias = Callable[[TopicPartition], bool]
 """Whether a partition has its log here."""
@@ -32,7 +32,7 @@ def everywhere(_: TopicPartition) -> bool:
 
 
 class PartitionLogs:
-    """Opens and removes what a log directory has of topics."""
+    """Opens and removes the logs of topics in a log directory."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class PartitionLogs:
         placement: Placement,
         leader_epoch: Callable[[UUID, int], int],
     ) -> None:
-        """`placement` says which partitions have their logs here; others are led elsewhere.
+        """`placement` says which partitions have their logs here; other nodes lead the others.
 
-        `leader_epoch` tells in which epoch a partition is led.
+        `leader_epoch` returns the current epoch of a partition.
         """
         self._logs = logs
         self._owned = logs.owned
@@ -73,7 +73,7 @@ class PartitionLogs:
         return self._settings[1]
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        """Have a topic and its open logs act by these configs of its own."""
+        """Set the configs of a topic, and apply them to its open logs."""
         topic.configs = configs
         topic.effective = self.effective(configs)
         settings = self.settings(topic.effective)
@@ -157,7 +157,7 @@ class PartitionLogs:
             callback(self._logs.open(partition, settings))
 
     def refuse(self, partitions: Iterable[TopicPartition], why: str) -> None:
-        """Have the logs of these partitions, which are not open, raise `why`."""
+        """Mark partitions as not served: their logs, which are not open, raise `why`."""
         for partition in filter(self._is_placed_here, partitions):
             self._logs.refuse(partition, why)
 
@@ -165,7 +165,7 @@ class PartitionLogs:
 
     @property
     def has_directories(self) -> bool:
-        """Whether partitions have directories here, which are made before they are opened."""
+        """Whether partitions need directories, which are created before their logs are opened."""
         return self._owned is not None
 
     def make_directories(self, partitions: Mapping[TopicPartition, UUID]) -> None:
@@ -231,7 +231,7 @@ class PartitionLogs:
             _log_undeleted(partition, error)
 
     def withdraw(self, log: Log, topic_id: UUID) -> None:
-        """Remove a partition whose creation was taken back; records in it are kept aside."""
+        """Remove a partition whose creation was rolled back; its records are kept as a stray."""
         if log.end_offset <= 0:
             self.remove(log.topic_partition, topic_id)
             return

@@ -1,4 +1,4 @@
-"""At the start, the directories of partitions are made to agree with the metadata log.
+"""Reconciliation of partition directories with the metadata log, at the start.
 
 | directory | metadata | what happens |
 |---|---|---|
@@ -55,7 +55,7 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
 
 
 def ensure_same_cluster(directories: StorageIdentity, state: MetadataImage) -> None:
-    """Raise KohortError if the metadata log and what is beside it are of different clusters."""
+    """Raise KohortError if the metadata log and the other logs are of different clusters."""
     if directories.cluster_id not in (None, state.cluster_id):
         raise KohortError(
             f"what is stored is of the cluster {directories.cluster_id}, and its {METADATA} of "

@@ -45,7 +45,7 @@ class ReplicaManager:
         self._on_reopened.append(self._reopened)
 
     def start(self, partitions: dict[TopicPartition, UUID]) -> None:
-        """Have the directories agree with the metadata, and open every topic.
+        """Reconcile the directories with the metadata, and open every topic.
 
         `partitions` are partitions beside topics. Raises KohortError if the data directory cannot
         be used as it is, OSError if the storage fails.
@@ -62,13 +62,13 @@ class ReplicaManager:
             self.add(self.logs.open_topic(record))
 
     def close(self) -> None:
-        """Leave what is to be done after a rollback. Idempotent."""
+        """Drop the remaining steps of a rollback. Idempotent."""
         self.rollback.close()
 
     # Topics
 
     def add(self, topic: Topic) -> None:
-        """Have a topic whose logs are open."""
+        """Add a topic whose logs are open."""
         self.topics.add(topic)
         self.names.claim(topic.name)
 
@@ -96,7 +96,7 @@ class ReplicaManager:
             log.configure(self.logs.settings(topic.effective))
 
     def _reconfigure(self) -> None:
-        """Have all topics act by the configs of the broker, in slices."""
+        """Apply changed configs of the broker to all topics, in slices."""
         self.logs.broker_configs_changed()
         self._reconfiguring = asyncio.create_task(self._configure_all())
 
@@ -107,6 +107,6 @@ class ReplicaManager:
             await slices.give_way()
 
     async def reconfigured(self) -> None:
-        """Return when all topics act by the configs of the broker."""
+        """Return when changed configs of the broker are applied to all topics."""
         if self._reconfiguring is not None:
             await asyncio.shield(self._reconfiguring)

@@ -1,7 +1,7 @@
 """Topics after changes that were rolled back.
 
-What was created or grown is gone at once, what was deleted is back in slices: a topic may have
-10,000 logs.
+Created topics and partitions are removed at once. Deleted topics are restored in slices, as a topic
+may have 10,000 logs.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from kohort.util.time_slice import TimeSlices
 
 
 class Rollback:
-    """Has topics and logs as the image says again."""
+    """Restores topics and logs to the state of the image."""
 
     def __init__(
         self,
@@ -38,10 +38,7 @@ class Rollback:
         """Short steps that are left to do."""
 
     def begin(self, ids: Iterable[UUID]) -> None:
-        """Topics with these ids are in the image as before;
-
-        `finish_in_slices` does what is left.
-        """
+        """Begin to restore these topics; `finish_in_slices` completes it."""
         self._topics.responses.clear()
         for topic_id in ids:
             record, topic = self._image.topics.get(topic_id), self._topics.by_id(topic_id)
@@ -67,7 +64,7 @@ class Rollback:
             self._steps.popleft()()
 
     def close(self) -> None:
-        """Leave what is left to do. Idempotent."""
+        """Drop the remaining steps. Idempotent."""
         self._steps.clear()
 
     def _withdraw(self, topic: Topic) -> None:
@@ -89,7 +86,7 @@ class Rollback:
         self._steps.append(partial(self._add_restored, record.id))
 
     def _add_restored(self, topic_id: UUID) -> None:
-        """Have a topic again as it is now, unless it was deleted meanwhile."""
+        """Add a restored topic in its current state, unless it was deleted meanwhile."""
         record = self._image.topics.get(topic_id)
         if record is not None and self._topics.by_id(topic_id) is None:
             self._topics.add(self._logs.open_topic(record))

@@ -29,9 +29,9 @@ class SharedReplicaManager(ReplicaManager):
         image: MetadataImage,
         position: Callable[[], int],
     ) -> None:
-        """Know the topics of `image`, and lead no partition yet.
+        """Open the topics of `image`, without leading any partition yet.
 
-        `position` returns the end of the metadata log as this node knows it.
+        `position` returns the offset up to which this node has read the metadata log.
         """
         self._led_epochs: dict[TopicPartition, int] = {}
         """The partitions whose logs are here, with their leader epochs."""
@@ -152,7 +152,7 @@ class SharedReplicaManager(ReplicaManager):
     def _reopened(self, log: Log) -> None:
         failed_log = self.topics.log(*log.topic_partition)
         if failed_log is not None and log.topic_partition in self._led_epochs:
-            # `take` has set that of a log whose former one refuses everything.
+            # `take` has set that of a log whose predecessor rejects everything.
             log.in_leader_transition |= failed_log.in_leader_transition
         super()._reopened(log)
 
@@ -164,5 +164,5 @@ class SharedReplicaManager(ReplicaManager):
             self._standbys.pop(log.topic_partition, None)
 
     def _remove(self, partition: TopicPartition, topic_id: UUID) -> None:
-        """Whoever led it last: that node may be gone."""
+        """Remove the partition's rows, even if another node led it last: that one may be gone."""
         self.logs.remove_anywhere(partition, topic_id)

@@ -19,7 +19,7 @@ class Topic:
         self.id = record.id
         self.internal = record.internal
         self.configs = record.configs
-        """What was set on the topic itself, as text."""
+        """Configs of the topic itself, as text."""
         self.effective = effective
         """The typed value of every topic config."""
         self.partitions = partitions

@@ -1,4 +1,4 @@
-"""Deleted topics until all of them is gone: their records, and their offsets in groups.
+"""Deleted topics until their records and their offsets in groups are removed.
 
 Both go once no power loss can bring a topic back.
 """
@@ -31,7 +31,7 @@ class Deletions:
         """
         self._remove = remove
         self._names: set[str] = set()
-        """Deleted topics that `on_deleted` has not been told of."""
+        """Deleted topics for which `on_deleted` was not called yet."""
         self._partitions: dict[TopicPartition, UUID] = {}
         """Partitions of deleted topics: their records go once the deletion is on the disk."""
         self._cleanups: dict[str, list[asyncio.Task[None]]] = {}
@@ -53,7 +53,7 @@ class Deletions:
 
     @property
     def has_topics(self) -> bool:
-        """Whether `on_deleted` has not been told of all topics."""
+        """Whether `on_deleted` was not called for all deleted topics yet."""
         return bool(self._names)
 
     @property
@@ -87,7 +87,7 @@ class Deletions:
                 await asyncio.wait(self._cleanups.pop(name))
 
     def _notify_deleted(self, names: frozenset[str]) -> None:
-        # Others may wait for the disk at the same time; the first tells of all.
+        # Several callers may have waited for the disk; the first one notifies for all.
         unnotified = names & self._names
         self._names -= unnotified
         if unnotified:
@@ -99,7 +99,7 @@ class Deletions:
             }
 
     def _remove_records(self, partition: TopicPartition, topic_id: UUID) -> None:
-        """Remove a partition of a deleted topic, unless somebody else has done it."""
+        """Remove a partition of a deleted topic, unless that was done meanwhile."""
         if self._partitions.get(partition) == topic_id:
             del self._partitions[partition]
             self._remove(partition, topic_id)

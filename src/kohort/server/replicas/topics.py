@@ -48,37 +48,37 @@ class Topics:
         return self._created_version
 
     def start_at(self, version: int) -> None:
-        """Go on from that version: what was added so far has been there before the start."""
+        """Continue at this version: the topics added so far existed before the start."""
         self._version = self._created_version = version
 
     def add(self, topic: Topic) -> None:
-        """Show a topic, which takes appends from now on."""
+        """Make a topic visible, which accepts appends from now on."""
         self._changed()
         self._created_version = self._version
         self._by_name[topic.name] = self._by_id[topic.id] = topic
 
     def remove(self, topics: Iterable[Topic]) -> None:
-        """Show deleted topics to nobody, in the turn in which the log has their deletion.
+        """Remove deleted topics from view, in the turn in which their deletion is logged.
 
-        A record of a change of such a topic would create it again.
+        A later record of such a topic would create it again.
         """
         self._changed()
         for topic in topics:
             del self._by_name[topic.name], self._by_id[topic.id]
 
     def add_partitions(self, topic: Topic, added: tuple[Log, ...]) -> None:
-        """Show new partitions of a topic."""
+        """Make new partitions of a topic visible."""
         self._changed()
         topic.partitions += added
 
     def remove_partitions(self, topic: Topic, count: int) -> tuple[Log, ...]:
-        """Show only the first `count` partitions of a topic; returns the logs of the others."""
+        """Remove all but the first `count` partitions from view; returns their logs."""
         self._changed()
         removed, topic.partitions = topic.partitions[count:], topic.partitions[:count]
         return removed
 
     def replace(self, log: Log) -> Topic | None:
-        """Show a log in the place of the one that its partition had; None: there is no topic."""
+        """Replace the log of a partition; returns its topic, None if it does not exist."""
         name, index = log.topic_partition
         topic = self._by_name.get(name)
         if topic is not None:
