@@ -123,7 +123,7 @@ NEEDS: Final[Mapping[str, Needs]] = MappingProxyType(
 
 
 class Question(Protocol):
-    """A request, as far as it decides on who may do what."""
+    """The parts of a request that authorization depends on."""
 
     api_key: int
 
@@ -160,12 +160,12 @@ class Access:
         self._topics: Mapping[str, bool] = {}
         self._groups: Mapping[str, bool] = {}
         if audit is None or not audit.allowed_too:
-            # Most requests are about the same few names: what is known of them is found at once.
+            # Most requests are about the same few names, whose decisions are cached.
             self._topics = _decided(permissions, needs.topic, TOPIC)
             self._groups = _decided(permissions, needs.group, GROUP)
 
     def quietly(self) -> "Access":
-        """The same, without a line in the audit log: for lists, which leave out what is denied."""
+        """The same without lines in the audit log: for lists, which omit denied entries."""
         return self if self._audit is None else Access(self._needs, self._permissions)
 
     def topic(self, name: str) -> bool:
@@ -287,10 +287,9 @@ def access_of(config: Config, acls: Acls, audit: AuditLog | None = None) -> Find
 
 
 class Authorization:
-    """Looks up what the client of each request may do.
+    """Permissions of the client of each request.
 
-    What was looked up is kept for each connection and API until the ACLs change, for up to
-    `MAX_PEERS` connections.
+    They are cached by connection and API until the ACLs change, for up to `MAX_PEERS` connections.
     """
 
     def __init__(self, authorizer: Authorizer, audit: AuditLog | None = None) -> None:
@@ -299,7 +298,7 @@ class Authorization:
         self._version = authorizer.acls.version
         self._forgotten = authorizer.forgotten
         self._peers: dict[int, _CachedPeer] = {}
-        """By the identity of the peer, which is that of a connection and kept alive here."""
+        """By the identity of the peer, one per connection, which is kept alive here."""
 
     def access(self, question: Question) -> Access:
         """Permissions of its client."""

@@ -82,11 +82,11 @@ class BackgroundTasks:
                 logger.exception("%s failed, retrying in %g s", name, interval_s)
 
     async def _retain(self) -> None:
-        """Delete what is due, also while a compaction takes long."""
+        """Delete segments that are due, also during a long compaction."""
         await self._logs.retain(self._clock.timestamp())
 
     async def _compact(self) -> None:
-        """Compact what is due, of topics, groups and transactions."""
+        """Compact logs that are due, of topics, groups and transactions."""
         await self._logs.compact(self._clock.timestamp())
 
     async def _forget_deleted_topics(self) -> None:

@@ -136,7 +136,7 @@ class Broker:
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
         self.lost = asyncio.Event()
-        """Set when this process is to end: what it knows of its cluster is not so any more."""
+        """Set when the process must exit: its metadata no longer exists in the database."""
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
         self.audit_log: AuditLog | None = None
@@ -156,7 +156,7 @@ class Broker:
 
     @property
     def nodes(self) -> Nodes:
-        """The nodes of the cluster, and who leads what."""
+        """The nodes of the cluster, and the leaders of partitions."""
         return self._cluster.nodes
 
     def __repr__(self) -> str:
@@ -208,7 +208,7 @@ class Broker:
         self.logs, self.controller = await open_storage(self.config, self._cluster, self._opened)
         self.topics = self.controller.replicas.topics
         self.cluster_id = self.controller.image.cluster_id
-        self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
+        self.listener.limit(ConnectionLimits.of(self.config))  # including dynamic configs
 
     async def _participate(self) -> None:
         """Follow the controller, or lead partitions beside other nodes."""
@@ -230,7 +230,7 @@ class Broker:
         self._opened.callback(self.audit_log.close)
 
     def reopen_audit_log(self) -> None:
-        """Go on in a new file, after the old one was moved away; a failure is logged."""
+        """Open a new file, after the old one was moved away; a failure is logged."""
         if self.audit_log is None:
             return
         try:
@@ -353,7 +353,7 @@ class Broker:
         )
 
     def reload_files(self) -> None:
-        """Go on with the files that are there now: certificates, and the audit log."""
+        """Reload certificates, and reopen the audit log."""
         self.certificates.reload()
         self.reopen_audit_log()
 
@@ -367,7 +367,7 @@ class Broker:
         return consumer_group_config(self.config, own) if own else None
 
     def _configure(self) -> None:
-        """Act by what clients have set."""
+        """Apply dynamic configs."""
         self.listener.limit(ConnectionLimits.of(self.config))
         self.certificates.config_changed()
         self.groups.configure(self._group_config())

@@ -14,7 +14,7 @@ from kohort.server.metadata import METADATA
 
 
 def open_backend(config: Config) -> ClusterBackend | None:
-    """What nodes share, which nothing is read of yet; None: the server has logs of its own.
+    """The storage that nodes share, not opened yet; None: the server has logs of its own.
 
     Raises KohortError for what is not installed.
     """

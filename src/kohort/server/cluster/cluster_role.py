@@ -1,4 +1,4 @@
-"""A server as a node: where its logs are, who leads which partition, and how others are reached.
+"""A server as a node: its logs, the leaders of partitions, and connections to other nodes.
 
 A server has logs of its own, alone or as one of several workers (`LocalNode`), or shares a storage
 with other nodes (`SharedNode`).
@@ -45,16 +45,16 @@ class ClusterRole(Protocol):
     controller: RemoteController | None
     """The node that changes the cluster; None: this one."""
     participant: Participant | None
-    """None: only this server changes its topics, and nobody its leaders."""
+    """None: only this server changes its topics, and leaders never change."""
     nodes: Nodes
     """The nodes of the cluster, once the topics are open."""
     routes: Routes
     """Requests to them, once the topics are open."""
 
     async def open_logs(self, opened: AsyncExitStack) -> LogDirectory:
-        """The logs, when the cluster's metadata is known as far as others have it.
+        """The logs, after the cluster's metadata is read up to its current end.
 
-        What else is opened for them is closed by `opened`. Raises OSError, KohortError.
+        `opened` closes whatever they need. Raises OSError, KohortError.
         """
         ...
 

@@ -112,7 +112,7 @@ class Handover:
         await self._partitions.resign(
             [partition for partition in partitions if partition is not None]
         )
-        # Nobody serves them until that is logged.
+        # No node serves them until that is logged.
         new_leaders = partial(self._handover_records, moving)
         has_more = await self._metadata.decide(new_leaders, reads=False)
         while has_more:

@@ -141,7 +141,7 @@ class LeadershipLoop:
             for task in (log_grew, woken):
                 task.cancel()
         if log_grew.done() and not log_grew.cancelled() and log_grew.exception() is not None:
-            await asyncio.sleep(TICK_S)  # the storage is away: the next tick tells it
+            await asyncio.sleep(TICK_S)  # the storage does not respond: the next tick reports it
 
     async def tick(self) -> None:
         """Renew the lease, and `work` once."""

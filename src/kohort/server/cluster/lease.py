@@ -93,7 +93,7 @@ class Lease:
             self._unresponsive_since = None
             self._errors.clear(_RENEW)
         except HistoryLostError:
-            raise  # what this process knows is not so
+            raise  # the storage has lost records that this process has read
         except (KohortError, *STORAGE_FAILURES) as error:
             if isinstance(error, FencedError):
                 self.has_session = False
@@ -105,6 +105,6 @@ class Lease:
         self._ended.set()
 
     async def give_up(self) -> None:
-        """Lead nothing; requests that wait for the lease go on."""
+        """Close all partitions; requests that wait for the lease continue."""
         await self._partitions.resign_all()
         self._ended.set()

@@ -146,7 +146,7 @@ class LedPartitions:
     async def resign(self, partitions: Iterable[TopicPartition]) -> None:
         """Close partitions.
 
-        Raises OSError if what was appended to one of them last is not known to be written.
+        Raises OSError if the outcome of the last append to one of them is unknown.
         """
         await run_all(self._replicas.resign(partition) for partition in partitions)
 

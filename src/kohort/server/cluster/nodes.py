@@ -194,7 +194,7 @@ class ClusterNodes:
         return self._cluster.nodes.keys() | {self._node_id}
 
     def controller(self, endpoint: Endpoint) -> int:
-        # Any node is one, so it is the first of those that these clients can reach.
+        # Any node is one: the first that these clients can reach.
         nodes = sorted(self._cluster.nodes)
         return next(
             (node_id for node_id in nodes if self.node(node_id, endpoint) is not NO_NODE), NO_LEADER

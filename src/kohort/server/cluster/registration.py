@@ -59,5 +59,5 @@ class Registration:
         return replace(self.metadata.state.cluster.nodes[self.node_id], is_draining=True)
 
     def fenced(self) -> Sequence[NodeFenced]:
-        """The record that ends the registration, if there is one."""
+        """The record that ends the registration; empty if it is not logged."""
         return [NodeFenced(self.node_id)] if self.is_logged else ()

@@ -61,7 +61,7 @@ class ClusterBackend(Protocol):
     def logs(self) -> SharedLogDirectory: ...
 
     async def open(self) -> None:
-        """Read what is stored. Raises OSError, KohortError; it may be called again."""
+        """Read what is stored. Raises OSError, KohortError, and may be called again."""
         ...
 
     async def close(self) -> None:

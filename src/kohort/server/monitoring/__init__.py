@@ -1,4 +1,4 @@
-"""What a server tells about itself: health, metrics, groups as JSON, rebalances as log lines."""
+"""Monitoring of a server: health, metrics, groups as JSON, rebalances as log lines."""
 
 from kohort.server.monitoring.front_page import index_page
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response

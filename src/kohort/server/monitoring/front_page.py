@@ -1,4 +1,4 @@
-"""The first page of the HTTP port: the paths that there are, for people."""
+"""The first page of the HTTP port, a list of its paths for people."""
 
 from collections.abc import Iterable
 from html import escape

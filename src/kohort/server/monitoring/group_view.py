@@ -49,9 +49,9 @@ def line(
 
 
 def summary_elsewhere(row: Any) -> dict[str, Any]:
-    """The line of a group that another node has told of, in its ListGroups response.
+    """The line of a group in another node's ListGroups response.
 
-    That does not tell the members and the lag, which are null.
+    That lacks members and lag, which are null.
     """
     return {
         "group_id": row.group_id,
@@ -70,12 +70,11 @@ async def details(
     find_log_offsets: FindLogOffsets,
     shows: Callable[[str], bool] = lambda _: True,
 ) -> Callable[[], dict[str, Any]]:
-    """Everything about one group, by a function that computes for long: a thread calls it.
+    """All details of one group, as a function that computes for long and is called in a thread.
 
-    Topics that it does not show, by their names, are left out.
+    Topics for whose names `shows` is false are left out.
 
-    The group itself and its members are shown as they are at one moment. The offsets are looked at
-    in slices, giving way to others.
+    The group and its members are those of one moment. The offsets are read in slices.
     """
     shown = summary(group)
     members_of_group: Callable[[], list[dict[str, Any]]]
@@ -148,7 +147,7 @@ def members(group: Group) -> list[tuple[dict[str, Any], bytes]]:
 def consumer_members(
     group: ConsumerGroup, topics: Topics, shows: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
-    """The members of a consumer group with what they have and with what the target gives them."""
+    """The members of a consumer group with their current and their target assignments."""
     return [
         {
             "member_id": member.member_id,

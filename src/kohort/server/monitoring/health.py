@@ -43,8 +43,8 @@ class Health:
     def unlisted_reasons(self) -> list[str]:
         """Why groups would be missing from a list of all groups.
 
-        A node that has not registered has not followed the cluster: it knows neither all nodes nor
-        who leads what.
+        A node that has not registered has not read the metadata log: it has neither all nodes nor
+        the leaders.
         """
         server, status = self._server, self._server.status
         follows = status is None or (status.has_lease and status.is_registered)
@@ -57,7 +57,7 @@ class Health:
 
     @property
     def has_lease(self) -> bool:
-        """Whether no other node can have what this one leads."""
+        """Whether no other node can have taken over partitions that this one leads."""
         status = self._server.status
         return status is None or status.has_lease
 

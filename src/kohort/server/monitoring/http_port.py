@@ -7,7 +7,7 @@ headers are skipped but for a token, one request per connection.
 Sockets are accepted here and not by the loop, so that a connection counts from its TLS handshake to
 the last byte that its client reads: there are at most `MAX_CONNECTIONS`, for `TIMEOUT_S` each.
 
-With a token, only those who send it as `Authorization: Bearer TOKEN` see more than `/health`.
+With a token, requests without `Authorization: Bearer TOKEN` see `/health` and `/ready` only.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ TIMEOUT_S: Final = 10.0
 OUT_OF_FILES_DELAY_S: Final = 1.0
 """Pause when the system has no file descriptor for a connection."""
 _TARGET: Final = re.compile(r"(?:https?://[^/?#\s]*)?/([^?#\x00- \x7f]*)(?:[?#]\S*)?")
-"""What is asked for, with its path: as proxies read it, who may let through some paths only."""
+"""The request target, parsed as proxies do, which may admit some paths only."""
 _UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
 
@@ -66,7 +66,7 @@ class HttpPort:
         tls: Tls | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """With a token, `public` routes are those of who does not send it; none needs it without.
+        """With a token, requests without it have the `public` routes only.
 
         `tls` makes it HTTPS.
         """
@@ -151,7 +151,7 @@ class HttpPort:
             error.with_traceback(None)
         finally:
             if writer is not None:
-                writer.transport.abort()  # what it has not read must not wait for it
+                writer.transport.abort()  # unread bytes must not keep the connection open
 
     async def _open(
         self, accepted: socket.socket

@@ -10,7 +10,7 @@ from kohort.util.time_slice import TimeSlices
 
 
 class HttpPrincipal:
-    """One principal, `http.principal`, for all who may use the port.
+    """One principal, `http.principal`, for all clients of the port.
 
     Entries for single addresses have no effect on it.
     """

@@ -34,13 +34,13 @@ _MAX_NAMES_SEARCHED: Final = 1_000
 
 
 class Observer:
-    """Watches the parts of a server; shows them on the HTTP port, if there is one."""
+    """Routes of the HTTP port, and reports of rebalances."""
 
     def __init__(self, server: ObservedServer, tls: Tls | None = None) -> None:
         """`tls`: the port is one of HTTPS.
 
-        With `http_socket` of `server.cluster`, the port is a Unix socket there, for whoever may
-        open it.
+        With `http_socket` of `server.cluster`, the port is a Unix socket at that path, whose file
+        permissions say who may use it.
         """
         self._server = server
         self._health = Health(server)
@@ -91,7 +91,7 @@ class Observer:
         return bound
 
     async def close(self) -> None:
-        """Close the HTTP port, and log what is left to log. Idempotent."""
+        """Close the HTTP port, and log rebalances that have no line yet. Idempotent."""
         self._rebalances.close()
         for task in self._tasks:
             task.cancel()
@@ -122,7 +122,7 @@ class Observer:
         return _without_reasons(self._health.unready_reasons())
 
     def _with_reasons(self, reasons: list[str]) -> HttpResponse:
-        """Whether something is well, with the reasons for who may see them."""
+        """The response for these reasons, which it names to a client that may see the cluster."""
         return (
             _with_reasons(reasons) if self._principal.sees_cluster() else _without_reasons(reasons)
         )
@@ -147,9 +147,9 @@ class Observer:
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
 
     async def groups(self, _: str) -> HttpResponse:
-        """Every group of the cluster that may be shown; 503 if some cannot be known.
+        """Every group of the cluster that may be shown; 503 if some are missing.
 
-        They are looked at in slices, and written in another thread.
+        They are read in slices, and encoded in another thread.
         """
         if reasons := self._health.unlisted_reasons():
             return self._with_reasons(reasons)
@@ -226,7 +226,7 @@ class Observer:
         )
 
     async def group(self, group_id: str) -> HttpResponse:
-        """One group: looked at in slices, and written in another thread."""
+        """One group, read in slices and encoded in another thread."""
         groups = self._groups
         if not groups.is_loaded:
             return self.health("")
@@ -271,7 +271,7 @@ class Observer:
 
 
 async def open_http_port(port: HttpPort, address: Address) -> Address:
-    """Have the port listen there; its address. Raises KohortError."""
+    """Start the port at `address`; returns the bound address. Raises KohortError."""
     try:
         bound = await port.start(address.host, address.port)
     except OSError as error:
@@ -299,7 +299,7 @@ def _listed(summaries: list[dict[str, Any]], more: Mapping[str, Any]) -> HttpRes
 
 
 async def _not_found(kind: str, name: str, names: list[str]) -> HttpResponse:
-    """404 with the nearest of the names that there are, which a thread looks for."""
+    """404 with the nearest of `names`, which is searched in a thread."""
     hint = await asyncio.to_thread(did_you_mean, name, names[:_MAX_NAMES_SEARCHED])
     error = f"no {kind} {name!r}; /{kind}s lists them{hint}"
     return json_response({"error": error}, HTTPStatus.NOT_FOUND)

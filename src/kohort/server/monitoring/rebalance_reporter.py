@@ -60,7 +60,7 @@ class RebalanceReporter:
             logger.info("more rebalances", extra=fields(**values))
 
     def close(self) -> None:
-        """Log what has no line yet."""
+        """Log rebalances that have no line yet."""
         for group in tuple(self._windows):
             self._end_window(group)
 
@@ -74,7 +74,7 @@ class _Window:
         self.timer = timer
         self.lines = 0
         self.generation = 0
-        """That of the last rebalance without a line."""
+        """Generation of the last rebalance without a line."""
         self.outcomes: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
         """The first cause of each."""

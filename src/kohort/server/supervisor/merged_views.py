@@ -18,7 +18,7 @@ from kohort.server.supervisor.worker_process import WorkerProcess
 _OF_ANY: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
 """Responses in which one worker speaks for all."""
 _CONCLUSIVE_STATUSES: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.MISDIRECTED_REQUEST)
-"""What workers respond that can tell of groups."""
+"""Responses of workers that know whether the group exists."""
 WORKER_TIMEOUT_S: Final = 5.0
 """Time that a worker has for its response."""
 
@@ -29,7 +29,7 @@ class MergedViews:
     def __init__(
         self, workers: Sequence[WorkerProcess], sockets: Path, *, share_storage: bool
     ) -> None:
-        """`share_storage`: each worker tells the groups of the whole cluster."""
+        """`share_storage`: each worker lists the groups of the whole cluster."""
         self._workers = workers
         self._sockets = sockets
         routes: dict[str, Route] = {
@@ -71,7 +71,7 @@ class MergedViews:
         return HttpResponse(HTTPStatus.OK, body, content_type)
 
     async def _groups(self, _: str) -> HttpResponse:
-        """The groups of all workers; none of them if a worker cannot tell its own."""
+        """The groups of all workers; 503 if a worker cannot list its own."""
         responses = await self._ask("/groups")
         if reasons := self._reasons(responses):
             return _unavailable(reasons=reasons)
@@ -84,7 +84,7 @@ class MergedViews:
         return json_response({"groups": sorted(groups, key=lambda group: group["group_id"])})
 
     async def _first(self, path: str, _: str) -> HttpResponse:
-        """What all nodes have, as the first worker tells it that can."""
+        """The first valid response of a worker, as all have the same."""
         responses = []
         for worker in self._workers:
             responses.append(await _get(http_socket_of(self._sockets, worker.index), path))
@@ -106,10 +106,11 @@ class MergedViews:
         return _unavailable(reasons=reasons) if reasons else self._nearest(received)
 
     def _nearest(self, responses: Sequence[HttpResponse]) -> HttpResponse:
-        """The response to who asks for a group that no worker shows.
+        """The response for a group that no worker shows.
 
-        That of its coordinator, if it is here; else that of a worker that knows a coordinator
-        elsewhere. A worker that is named, and does not coordinate it, knows better than the others.
+        It is that of its coordinator, if that is a worker; else that of a worker that names a
+        coordinator elsewhere. A worker that others name, and that does not coordinate the group,
+        has newer metadata than they.
         """
         if missing := [
             response for response in responses if response.status is HTTPStatus.NOT_FOUND
@@ -123,7 +124,7 @@ class MergedViews:
         return max(elsewhere, key=itemgetter(0))[1]
 
     def _reasons(self, responses: Sequence[HttpResponse | None]) -> list[str]:
-        """Why workers cannot tell; one without the group can."""
+        """Reasons of workers that cannot tell whether they have the group."""
         reasons: list[str] = []
         for worker, response in zip(self._workers, responses, strict=True):
             if response is None:

@@ -48,7 +48,7 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End what is left. Idempotent."""
+        """End remaining workers. Idempotent."""
         await self.stop()
 
     async def start(self) -> None:
@@ -100,7 +100,7 @@ class Supervisor:
         self.http_address = await open_http_port(port, address)
 
     def reload_files(self) -> None:
-        """Have everybody go on with the files that are there now."""
+        """Reload certificates and reopen audit logs, in all processes."""
         self._certificates.reload()
         for worker in self._workers:
             worker.reload()
@@ -120,7 +120,7 @@ class Supervisor:
 
 
 def spread_data(config: Config) -> None:
-    """Have the data lie where so many workers look for it. Raises KohortError."""
+    """Move partitions to the directories of this number of workers. Raises KohortError."""
     path = Path(config["log.dir"])
     try:
         spread(path, config.workers, worker_index_of(config.workers))

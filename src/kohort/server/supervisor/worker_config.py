@@ -1,4 +1,4 @@
-"""The configuration of each of several workers, made from that of all."""
+"""The configuration of one worker, derived from that of the supervisor."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a worker and its parent tell each other, by a socket that is the worker's standard input.
+"""Messages between a worker and its parent, by a socket that is the worker's standard input.
 
 The parent sends the setup, one line of JSON, and later perhaps `RELOAD`. The end of the stream
 asks the worker to end, whoever closed it: a parent that is killed has no worker left. The worker
@@ -58,9 +58,9 @@ class WorkerReport:
     refused: str | None = None
     """Why it cannot serve; None if it does."""
     addresses: dict[str, str] = field(default_factory=dict)
-    """Those that it listens on, by listener."""
+    """Bound addresses by listener."""
     advertised: str = ""
-    """That of the first listener in responses."""
+    """Advertised address of the first listener."""
     cluster_id: str = ""
 
     def encode(self) -> bytes:

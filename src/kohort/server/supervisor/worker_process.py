@@ -68,7 +68,7 @@ class WorkerProcess:
         return f"<WorkerProcess {self.node_id} pid={pid}>"
 
     async def run(self) -> int:
-        """Have the process run until `stop`; the exit code of the last one.
+        """Keep the process running until `stop`; returns the exit code of the last one.
 
         One that cannot serve at its first start is not started again.
         """
@@ -85,7 +85,7 @@ class WorkerProcess:
             delay_s = 0.0 if served_s > SERVED_WELL_S else delay_s
             why = {} if report is None or report.refused is None else {"why": report.refused}
             logger.log(
-                logging.ERROR if code else logging.WARNING,  # 0: somebody asked it to end
+                logging.ERROR if code else logging.WARNING,  # 0: it was asked to end
                 "worker exited, restarting it",
                 extra=fields(node=self.node_id, code=code, in_s=delay_s, **why),
             )

@@ -26,8 +26,8 @@ async def _connect_by_socket(path: str) -> Link:
 class NodeConnection:
     """Requests to one node, whose responses come in order.
 
-    A node that does not respond in time loses the connection, with all that is in flight: what is
-    asked later must not wait behind it, nor pile up in the socket.
+    If a node does not respond in time, its connection is closed with all requests in flight: later
+    ones must not wait behind them, nor pile up in the socket.
     """
 
     def __init__(self, connect: Connect, timeout_s: float = TIMEOUT_S) -> None:
@@ -75,6 +75,6 @@ class NodeConnection:
             return self._link
 
     def close(self) -> None:
-        """Close; what is in flight raises NodeUnreachableError. Idempotent."""
+        """Close; requests in flight raise NodeUnreachableError. Idempotent."""
         if self._link is not None:
             self._link.end("closed")

@@ -84,7 +84,7 @@ class Link:
                     raise MalformedError(f"a response of {size} bytes")
                 frame = await reader.readexactly(size)
                 response = self._waiting.popleft()
-                if not response.done():  # who waited for it may have been cancelled
+                if not response.done():  # the caller may have been cancelled
                     response.set_result(frame)
         except (OSError, EOFError, MalformedError) as error:
             self.end(f"connection lost: {error}", error)
@@ -102,7 +102,7 @@ class Link:
             self.end("closed")
 
     def end(self, why: str, cause: Exception | None = None) -> None:
-        """Close; what is in flight raises NodeUnreachableError. Idempotent."""
+        """Close; requests in flight raise NodeUnreachableError. Idempotent."""
         self.is_open = False
         self._reading.cancel()
         self._writer.transport.abort()

@@ -103,7 +103,7 @@ class MetadataFollower:
                 if not fetched.records:
                     topics.skip(fetched.end_offset)
                 failure = None
-            except NodeUnreachableError:  # it is started again; what is known stays
+            except NodeUnreachableError:  # it is restarted; the replicated records stay
                 await asyncio.sleep(_RETRY_AFTER_S)
             except (KohortError, OSError, ValueError) as error:
                 if isinstance(error, KafkaError) and error.code == _OUT_OF_RANGE:

@@ -161,9 +161,9 @@ def _all(partitions: Partitions, error: ErrorCode) -> dict[tuple[str, int], Erro
 
 
 class RoutedMarkers:
-    """Writes markers to partitions, whoever leads them.
+    """Writes markers to partitions of all nodes.
 
-    Those of one transaction for one node that are written in one turn are one request.
+    Markers of one transaction that are written in one turn are one request per node.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class RoutedMarkers:
         local: MarkerWriter,
         connections: NodeConnections,
     ) -> None:
-        """`local` writes to what this node, `node_id`, leads."""
+        """`local` writes to partitions that this node, `node_id`, leads."""
         self._node_id = node_id
         self._nodes = nodes
         self._topics = topics
