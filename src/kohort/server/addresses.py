@@ -84,7 +84,7 @@ def java_host(host: str) -> str:
 
 
 def is_named_loopback(host: str) -> bool:
-    """Whether `host` names this machine to whoever reads it, without a look at how it resolves."""
+    """Whether `host` is a loopback address or name, without resolving it."""
     import ipaddress
 
     try:

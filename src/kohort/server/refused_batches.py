@@ -1,6 +1,6 @@
 """Refused batches that idempotent producers must retry before the server takes later ones.
 
-A producer has up to five requests on their way. If its node begins to lead a partition between the
+A producer has up to five requests in flight. If its node begins to lead a partition between the
 first and the second, the log would find a gap before the second: OUT_OF_ORDER_SEQUENCE_NUMBER. Or
 it does not know the producer yet, would begin with the second, and refuse the first for ever.
 librdkafka answers a gap with a new epoch for all its partitions. Batches of others whose response
@@ -33,8 +33,8 @@ MAX_SENDERS: Final = 10_000
 dropped.
 """
 _MAX_RESPONSES: Final = REMEMBERED_BATCHES
-"""Error responses while one batch is awaited, one for each request in flight. If it has not come by
-then, another leader has taken it, and the producer goes on.
+"""Error responses while one batch is awaited, one for each request in flight. If it has not been
+retried by then, another leader has accepted it, and the producer continues.
 """
 _SEQUENCES: Final = MAX_SEQUENCE + 1
 """0 follows the largest one."""

@@ -44,7 +44,7 @@ class Services:
     new_id: Callable[[], str]
     """A random UUID in text form, for the member ids that the coordinator assigns."""
     nodes: Nodes
-    """Who else is there, and who leads what."""
+    """The nodes of the cluster, and the leaders of partitions."""
     node_id: int
     cluster_id: str
     access: FindAccess = allow_everything

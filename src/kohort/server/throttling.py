@@ -21,7 +21,7 @@ class ThrottledRequest(Protocol):
     def peer(self) -> Peer: ...
 
     def throttle(self, wait_ms: int) -> None:
-        """Have the client wait at least so long."""
+        """Let the client wait at least so long."""
         ...
 
 
@@ -34,7 +34,7 @@ class Throttling:
         self._clock = clock
 
     def produced(self, request: ThrottledRequest) -> None:
-        """Have a Produce request count for its client."""
+        """Count a Produce request for its client."""
         if self.table.has(PRODUCER_BYTE_RATE):
             wait = self._quotas.throttle_ms(
                 PRODUCER_BYTE_RATE, *_client(request), request.size, self._clock.now()
@@ -59,7 +59,7 @@ class Throttling:
         return not wait
 
     def worked(self, request: ThrottledRequest, seconds: float) -> None:
-        """Have the time that the event loop worked on a request count for its client."""
+        """Count the time that the event loop worked on a request for its client."""
         now = self._clock.now()
         request.throttle(self._quotas.request_throttle_ms(*_client(request), seconds, now))
 

@@ -53,12 +53,12 @@ _RETENTION = (
 )
 _ROLL = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
 _OF_THE_AUTHORIZER = ("super.users", "audit.log.file")
-"""Settings of those who expect that not everybody may do everything."""
+"""Settings that have no effect without an authorizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One configuration as it is in force."""
+    """One configuration with its effective values."""
 
     definition: ConfigDef
     value: Value
@@ -87,7 +87,7 @@ class Config(Mapping[str, Any]):
 
     @classmethod
     def of(cls, raw_settings: Iterable[RawSetting], problems: Iterable[str] = ()) -> "Config":
-        """Configuration of what the sources gave. Raises ConfigError with what was wrong in it."""
+        """Configuration of these settings. Raises ConfigError with all that is wrong with them."""
         config = cls.__new__(cls)
         config._start(raw_settings, problems)
         return config
@@ -97,19 +97,19 @@ class Config(Mapping[str, Any]):
         self._dynamic: tuple[RawSetting, ...] = ()
         self._settings = _resolve(self._static, list(problems))
         self.on_change: list[Callable[[], None]] = []
-        """Called after `set_dynamic` has changed what is in force."""
+        """Called after `set_dynamic` has changed a value."""
 
     def copy(self) -> "Config":
-        """The same configuration, without what clients have set."""
+        """The same configuration without dynamic configs."""
         return Config.of(self._static)
 
     def set_dynamic(
         self, of_all_brokers: Mapping[str, str], of_this_broker: Mapping[str, str]
     ) -> None:
-        """Put what clients have set over all other sources: on all brokers, and on this one.
+        """Set the dynamic configs of all brokers and of this one, which override all other sources.
 
-        It was validated when it was set. What this version does not accept any more is left out,
-        and all of it if its parts do not fit.
+        They were validated when they were set. Those that this version does not accept are ignored,
+        and all of them if they conflict.
         """
         problems: list[str] = []
         raw_settings = (
@@ -142,9 +142,9 @@ class Config(Mapping[str, Any]):
         return Config.of((*self._static, *other_dynamic, *_dynamic(values, rank)))
 
     def values_by_source(self, name: str) -> Iterator[Setting]:
-        """The setting as each source gave it that DescribeConfigs knows, the strongest first.
+        """The values of a setting by the sources of DescribeConfigs, in order of precedence.
 
-        Of those that the server was started with, it has the one that wins.
+        Of the static sources, only the one that takes precedence is included.
         """
         static = [raw for raw in self._static if raw.name == name]
         strongest = sorted(static, key=lambda raw: raw.rank)[-1:]
@@ -154,7 +154,7 @@ class Config(Mapping[str, Any]):
             yield Setting(definition, definition.parse(raw.value), raw.source, raw.rank)
 
     def own_value(self, name: str) -> Value:
-        """The value as it was given by this very name, or the default."""
+        """The value that was set by this name and not by a synonym, or the default."""
         setting = self._settings[name]
         if setting.definition.default is None:  # may stand for a synonym
             return next((setting.value for setting in self.values_by_source(name)), None)
@@ -304,7 +304,7 @@ def _resolve_unit(settings: dict[str, Setting], names: tuple[tuple[str, int], ..
 
 
 def _out_of_bounds(name: str, value: Callable[[str], Any]) -> str | None:
-    """What is wrong with the default of a config of consumer groups, or with its bounds."""
+    """Error of a config of consumer groups whose default or bounds do not fit."""
     low, high = (value(f"group.consumer.{bound}.{name}") for bound in ("min", "max"))
     default = value(f"group.consumer.{name}")
     if low <= default <= high:
@@ -313,7 +313,7 @@ def _out_of_bounds(name: str, value: Callable[[str], Any]) -> str | None:
 
 
 def _conflicts(settings: Mapping[str, Setting]) -> list[str]:
-    """What is wrong with values that are each right by themselves."""
+    """Errors of values that are valid one by one, and conflict."""
 
     def value(name: str) -> Any:
         return settings[name].value
@@ -429,7 +429,7 @@ def _of_listener(
 def _exposure_problems(
     listeners: Iterable[ListenerConfig], settings: Mapping[str, Setting]
 ) -> list[str]:
-    """What other machines could reach without showing who they are."""
+    """Errors of listeners that other machines could use without authentication."""
     problems = []
     for listener in listeners:
         client_auth = _of_listener(settings, listener.name, "ssl.client.auth")

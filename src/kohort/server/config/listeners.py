@@ -22,7 +22,7 @@ DEFAULT_NAME: Final = "PLAINTEXT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerConfig:
-    """One listener as it is configured."""
+    """Configuration of one listener."""
 
     name: str
     """In upper case."""
@@ -72,7 +72,7 @@ def names_for(listener: str, name: str, mechanism: str | None = None) -> Iterato
 
 
 def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[ListenerConfig, ...]:
-    """The listeners of a configuration, in its order; adds to `problems` what is wrong."""
+    """The listeners of a configuration, in its order; appends errors to `problems`."""
     protocols = _protocols(value("listener.security.protocol.map"), problems)
     listeners = _addresses_by_name(value("listeners"), "listeners", problems)
     if not listeners:
@@ -140,7 +140,7 @@ def _port_conflicts(
     workers: int,
     owners_by_port: dict[tuple[str, int], str],
 ) -> Iterator[str]:
-    """What is wrong with the ports from these addresses on; adds them to `owners_by_port`."""
+    """Errors of the ports from these addresses on; adds the ports to `owners_by_port`."""
     for name, address in addresses:
         host, port = address
         if port + workers - 1 > MAX_PORT:

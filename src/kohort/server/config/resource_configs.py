@@ -1,6 +1,6 @@
 """Configs that clients set on brokers, groups and client metrics subscriptions.
 
-Those of topics are in `topic_configs`. What is set is kept as text. `validate_configs` judges all
+Those of topics are in `topic_configs`. Values are stored as text. `validate_configs` validates all
 configs of a resource together, as they would be after a change.
 """
 
@@ -59,7 +59,7 @@ def describe_broker(config: Config) -> Iterator[ConfigEntry]:
 
 
 def describe_all_brokers(config: Config) -> Iterator[ConfigEntry]:
-    """What was set on all brokers together."""
+    """The configs that were set on all brokers."""
     for name, definition in TABLE.items():
         for synonym in broker_synonyms(name, config):
             if synonym.source is Source.ALL_BROKERS and synonym.name == name:

@@ -1,7 +1,7 @@
 """Where settings are read from: a TOML file, the environment, `--set NAME=VALUE`.
 
-Each reader gives what it found as `RawSetting`s and adds to `problems` what is wrong with its form;
-names and values are judged later, all together, so that one run tells of every mistake.
+Each reader returns `RawSetting`s and appends errors of syntax to `problems`. Names and values are
+validated later, all together, so that one run reports every error.
 """
 
 import re
@@ -25,7 +25,7 @@ _BY_ENVIRONMENT: Final = {definition.environment: name for name, definition in T
 
 
 class RawSetting(NamedTuple):
-    """One setting as it was given."""
+    """One setting as text or TOML value, before it is parsed."""
 
     name: str
     value: object

@@ -39,9 +39,9 @@ def parse_storage(text: str) -> str:
 
 
 def _is_unambiguous(location_and_query: str) -> bool:
-    """Whether a URL without its scheme has hosts, a database and parameters as it should.
+    """Whether a URL without its scheme is parsed alike by all: hosts, a database, parameters.
 
-    The errors of those who take it apart later would show parts of a password.
+    Errors of later parsers would show parts of a password.
     """
     if "#" in location_and_query:
         return False
@@ -70,7 +70,7 @@ def in_postgres(storage: str) -> bool:
 def storage_without_secrets(storage: str) -> str:
     """The value without the user, the password and the parameters of a URL.
 
-    As little as that of a URL whose password has characters that end the password.
+    Only the scheme if the password has unescaped delimiters.
     """
     url = _URL.fullmatch(storage)
     if url is None:

@@ -1,9 +1,9 @@
 """Configs of topics, described, validated and altered: the topic's over the broker's values.
 
-A topic stores only what was set on it, as the text that was given. What acts is `effective`: the
-topic's value, else that of the broker config behind it (`log.retention.ms` for `retention.ms`),
-else the table's default. So a broker that is restarted with other defaults changes the topics that
-left them alone, as in Kafka.
+A topic stores only its own configs, as text. The `effective` value is the topic's, else that of the
+broker config behind it (`log.retention.ms` for `retention.ms`), else the table's default. A broker
+that is restarted with other defaults therefore changes the topics that did not set the config, as
+in Kafka.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ from kohort.server.config.topic_table import TOPIC_CONFIGS
 
 
 class BrokerConfig(Protocol):
-    """What is asked of `config.Config`."""
+    """The part of `config.Config` that topic configs use."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
@@ -83,7 +83,7 @@ class ConfigEntry:
     value: str | None
     source: Source
     kind: Kind | None
-    """None for levels of loggers, whose type Kafka does not tell."""
+    """None for levels of loggers, whose type Kafka does not return."""
     doc: str
     synonyms: tuple[Synonym, ...]
     """In order of precedence; those that are not set are left out."""

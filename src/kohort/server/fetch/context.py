@@ -254,4 +254,4 @@ class IncrementalFetch(FetchContext):
         return self._session.id
 
     def close(self) -> None:
-        pass  # the session goes on
+        pass  # the session continues

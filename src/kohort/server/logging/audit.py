@@ -4,9 +4,9 @@
      "listener": "CLIENTS", "api": "produce", "operation": "write", "resource": "topic",
      "name": "orders", "allowed": false}
 
-Lines are written by a thread (`log_lines`), so the disk holds up nobody. At most `PER_SECOND` are
-written in a second; how many were left out is a line of its own, also of those that a full disk did
-not take. `reopen` goes on in a new file after the old one was moved away.
+Lines are written by a thread (`log_lines`), so that no request waits for the disk. At most
+`PER_SECOND` are written in a second. The number of dropped lines, those for a full disk included,
+is a line of its own. `reopen` opens a new file after the old one was moved away.
 """
 
 import json
@@ -94,7 +94,7 @@ class AuditLog:
         os.close(descriptor)
 
     def close(self) -> None:
-        """Write what is left, within a second, and close the file. Further lines are dropped."""
+        """Write the remaining lines, within 1 s, and close the file. Later ones are dropped."""
         self._report_dropped(self._now())
         self._lines.flush()
         self._lines.close()

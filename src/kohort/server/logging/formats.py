@@ -35,7 +35,7 @@ def configure(form: str, level: str, node: int | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # asyncio's own debug lines tell nothing of Kohort.
+    # asyncio's own debug lines say nothing of Kohort.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 

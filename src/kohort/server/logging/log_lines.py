@@ -95,7 +95,7 @@ class LogLines(logging.Handler):
             self._change.wait_for(lambda: not (self._lines or self._writing), FLUSH_S)
 
     def close(self) -> None:
-        """End the thread once what waits is written; further lines are dropped. Idempotent."""
+        """End the thread once waiting lines are written; later lines are dropped. Idempotent."""
         with self._change:
             self._closed = True
             self._change.notify_all()
@@ -127,14 +127,14 @@ class LogLines(logging.Handler):
         return self.format(self._dropped_record(dropped)).encode() + b"\n"
 
     def _write_fully(self, line: bytes) -> bool:
-        """Whether all of the line was written; what follows on a part of one is a line anyway."""
+        """Whether all of the line was written. A partial line is ended by the next one."""
         remaining = memoryview(b"\n" + line if self._is_torn else line)
         while remaining:
             try:
                 remaining = remaining[os.write(self._descriptor, remaining) :]
             except BlockingIOError:  # another program that writes to the same pipe made it so
                 self._await_room()
-            except OSError as error:  # closed, or a full disk: the server goes on
+            except OSError as error:  # closed, or a full disk: the server continues
                 self._is_torn = self._is_torn or len(remaining) < len(line)
                 self._report_failure(error)
                 return False

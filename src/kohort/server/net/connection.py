@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
             self.last_active = self._connections.ticks
             queue = self._queue
             if len(data) <= UNMETERED and queue.is_idle_now():
-                # The frame is all there is to do, and need not go through the queue.
+                # The frame is the only work, and need not go through the queue.
                 if self._repeated is not None and self._repeat(data, self._repeated):
                     return
                 if queue.is_one_frame(data):
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
     # What an exchange calls
 
     def respond(self, exchange: Exchange, body: Body | None, errors: Iterable[int]) -> None:
-        """End the request in progress (None: it has no response) and go on with the next."""
+        """End the request in progress (None: it has no response) and continue with the next."""
         if self.login is not None:
             self.login.responded(exchange.api_key, errors)
         self._end(exchange.api_key, errors)

@@ -31,7 +31,7 @@ def open_envelope(
 ) -> Coroutine[Any, Any, None] | None:
     """Dispatch the request in an envelope, a frame with its size. Raises MalformedError.
 
-    What is in it may be large: it is copied once.
+    The request in it may be large: it is copied once.
     """
     if not exchange.peer.is_node:
         raise MalformedError(f"API key {ENVELOPE} is not served to clients")

@@ -157,7 +157,7 @@ class Exchange:
         return partial(_guarded, self, function, *arguments)
 
     def cache_request(self, request: RepeatedRequest) -> None:
-        """Have the connection recognise repetitions of this request, as `request`."""
+        """Let the connection recognise repetitions of this request, as `request`."""
         self.connection.cache_request(request)
 
     def when_connection_closes(self, function: Callable[[Any], None]) -> None:

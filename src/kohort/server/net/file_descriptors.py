@@ -30,7 +30,7 @@ def raise_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-        except (OSError, ValueError):  # macOS has a lower limit than the hard one that it tells
+        except (OSError, ValueError):  # macOS accepts less than the hard limit that it reports
             pass
     if 0 <= soft < _MIN_FILES:
         raise KohortError(

@@ -1,8 +1,8 @@
 """The response to a request that comes between two messages of SASL.
 
 It has ILLEGAL_SASL_STATE where the response has an error of its own. Kafka also names each topic,
-group or resource of the request with that error. Here nobody who has not authenticated has the body
-of a request parsed, so its lists are empty.
+group or resource of the request with that error. Here bodies of requests are not parsed before the
+client has authenticated, so the lists are empty.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@
 | DONE | everything; SaslHandshake begins again if the session has an end (KIP-368) | |
 | OTHER_MECHANISM | nothing: another mechanism was asked for the second time | closed |
 
-Anything else closes the connection, and nothing of it is parsed. A client that fails is told so
+Anything else closes the connection, unparsed. A client that fails gets its response
 `connection.failed.authentication.delay.ms` later, and is disconnected.
 """
 

@@ -24,7 +24,7 @@ ENCRYPTED_PER_TURN: Final = 1024 * 1024
 """Bytes of one connection that are encrypted in one turn, in about a millisecond."""
 
 READ_CHUNK: Final = 16 * 1024
-"""Bytes that are read from a file while the socket is full; it tells when it has taken them."""
+"""Bytes that are read from a file while the socket is full."""
 
 SEND_BUFFER: Final = 256 * 1024
 """Size of the socket's buffer (SO_SNDBUF). If it grows to a whole response, as it would by itself,
@@ -60,7 +60,7 @@ class Writer(Protocol):
 class PacingTransport(asyncio.Transport):
     """Transport that hands pieces to `transport` as fast as its client reads.
 
-    `writer` is told to pause writing while pieces wait, here or in `transport`.
+    `writer` is paused while pieces wait, here or in `transport`.
     """
 
     # Pieces wait only while the transport is full or `_resume` is to run in the next turn; or the
@@ -125,7 +125,7 @@ class PacingTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
 
-    # What the transport tells its protocol
+    # Callbacks of the transport
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -146,7 +146,7 @@ class PacingTransport(asyncio.Transport):
             self._size += len(data)
 
     def _resume(self) -> None:
-        """Hand over what waits, as far as the client reads it and one turn goes."""
+        """Hand over waiting pieces, as far as the client reads and one turn allows."""
         budget = self.per_turn
         while self._waiting and not (self._is_full or self._transport.is_closing()):
             if budget <= 0:
@@ -270,7 +270,7 @@ def sending_from_files(
 ) -> SendingTransport:
     """The transport to which `connection`, the protocol of `transport`, writes from now on.
 
-    `is_full`: `transport` has told it to pause writing.
+    `is_full`: `transport` has paused it.
     """
     with contextlib.suppress(OSError):  # a connection that has just ended
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)

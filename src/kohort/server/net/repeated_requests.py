@@ -2,7 +2,7 @@
 
 A handler reads such a request from its bytes once and leaves a `RepeatedRequest` with the
 connection. The connection compares its next frame with it, and does not parse the frame if it is
-the same request. Only the comparison is saved: the request is judged anew each time.
+the same request. Only parsing is saved: each request is decided by the current state.
 """
 
 from abc import ABC, abstractmethod

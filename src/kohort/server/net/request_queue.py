@@ -136,7 +136,7 @@ class RequestQueue:
 
     @property
     def _has_no_frame(self) -> bool:
-        """Whether no whole frame waits, as far as it is known."""
+        """Whether no whole frame is known to wait."""
         return self.needs_bytes or (self.is_throttled and self._reader.is_empty)
 
     # Events

@@ -29,7 +29,7 @@ class RequestTime:
     def begin(
         self, begin: Callable[[], Coroutine[Any, Any, None] | None]
     ) -> Coroutine[Any, Any, None] | None:
-        """Call `begin`, and count what it does. What it returns is for `rest`."""
+        """Call `begin`, and count its time. Its result is for `rest`."""
         token = on_work.set(self._add)
         try:
             later = begin()
@@ -39,7 +39,7 @@ class RequestTime:
         return later
 
     async def rest(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task of its own, and count what is done for it."""
+        """Run `work` in a task of its own, and count its time."""
         on_work.set(self._add)
         await self._steps(work)
 

@@ -1,4 +1,4 @@
-"""The way of decrypted bytes to a connection.
+"""Protocol of TLS transports: decrypts into one buffer for all connections.
 
 TLS of asyncio and of uvloop decrypts each request of a plain protocol into 256 KiB of new memory.
 It decrypts into the buffer of a `BufferedProtocol`, which is why there is one in between.
@@ -29,7 +29,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         tls = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        # Responses that are not read are counted from there on, until it tells that they are.
+        # Unread responses are counted from there on, until the transport resumes writing.
         tls.set_write_buffer_limits(UNMETERED)
         self._encrypting = EncryptingTransport(tls, self._connection)
         self._connection.connection_made(self._encrypting)

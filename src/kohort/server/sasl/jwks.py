@@ -54,7 +54,7 @@ class Jwks:
         return f"<Jwks {self._url} keys={len(self.keys)}>"
 
     async def start(self) -> None:
-        """Fetch the keys, and go on to do so until `close`. A failure is logged."""
+        """Fetch the keys regularly until `close`. A failure is logged."""
         await self._refresh()
 
     def ask_for(self, key_id: str) -> None:

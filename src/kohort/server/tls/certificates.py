@@ -57,7 +57,7 @@ class Certificates:
         """Read the files of the listeners `names` by `config`.
 
         Names are in lower case; those of listeners without TLS have no effect. Raises ConfigError
-        for what cannot take the place of what is in use.
+        for files that cannot replace the current ones.
         """
         await self._read(names, config)
 

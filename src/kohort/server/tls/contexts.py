@@ -1,8 +1,8 @@
 """TLS of a listener: its context from PEM, and the principals of client certificates.
 
-A context is made afresh from what is configured and takes the place of the one before it only when
-it could be made. Open connections keep theirs. Key and certificates are read once, so that a file
-that changes meanwhile cannot mix them.
+A new context replaces the current one only if it could be created from the settings. Open
+connections keep theirs. Key and certificates are read once, so that a file that changes meanwhile
+cannot mix them.
 """
 
 import os
@@ -81,7 +81,7 @@ class ListenerTls:
         return self._keys.for_nodes
 
     def is_configured_by(self, config: Config) -> bool:
-        """Whether what is in use was read by the settings of `config`."""
+        """Whether the current keys were read by the settings of `config`."""
         return _Reader(config, self._listener).settings() == self._keys.settings
 
     def use(self, keys: ServerKeys) -> None:
@@ -92,7 +92,7 @@ class ListenerTls:
     def replacement(self, config: Config) -> ServerKeys:
         """Read keys and certificates by `config`, in any thread.
 
-        Raises ConfigError for what cannot take the place of what is in use.
+        Raises ConfigError for files that cannot replace the current ones.
         """
         reader = _Reader(config, self._listener)
         keys = reader.keys()
@@ -125,7 +125,7 @@ class ListenerTls:
 
 
 class _Reader:
-    """Reads what is configured for one listener."""
+    """Reads the configured files of one listener."""
 
     def __init__(self, config: Config, listener: ListenerConfig) -> None:
         self._config = config
