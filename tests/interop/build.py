@@ -5,7 +5,7 @@
 Test runs build what they need by themselves; a build beforehand leaves the processors to the tests.
 """
 
-from interop.built import FLINK, GO, NODE, RUST, SPARK, STREAMS_AND_CONNECT
+from interop.built import FLINK, GO, MIRROR_MAKER, NODE, RUST, SPARK, STREAMS_AND_CONNECT
 from interop.programs import java_missing
 
 
@@ -17,6 +17,7 @@ def main() -> None:
         "Rust": RUST.missing,
         "Spark's connector": SPARK.missing,
         "Kafka Streams and Connect": STREAMS_AND_CONNECT.missing,
+        "MirrorMaker": MIRROR_MAKER.missing,
         "Flink": FLINK.missing,
     }
     for name, missing in builds.items():

@@ -1,5 +1,6 @@
-"""Clients in Go, Node and Rust, Spark, Flink, and Kafka Streams and Connect: their programs lie in
-`interop/` and are built into `.tools/interop/`.
+"""Clients in Go, Node and Rust, Spark, Flink, Kafka Streams, Connect and MirrorMaker.
+
+Their programs lie in `interop/` and are built into `.tools/interop/`.
 
 What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm,
 crates.io, PyPI, Maven Central), pinned by the files beside the programs. A language that is not
@@ -123,7 +124,7 @@ class Language:
     """How programs of one language are built, once in a test run."""
 
     needs: tuple[str, ...]
-    build: Callable[[], None]
+    build: Callable[[], object]
 
     def missing(self) -> str | None:
         """Why its programs cannot run here, or None once they are built."""
@@ -147,6 +148,7 @@ NODE = Language(("node", "npm"), _build_node)
 RUST = Language(("cargo", "make", "cc"), _build_rust)
 SPARK = Language(("java", "mvn"), _build_spark)
 STREAMS_AND_CONNECT = Language(("javac", "mvn"), partial(_build_java, "java"))
+MIRROR_MAKER = Language(("java", "mvn"), partial(_copy_jars, "mirror_maker"))
 FLINK = Language(("javac", "mvn"), partial(_build_java, "flink"))
 
 
@@ -196,8 +198,13 @@ def spark_job(name: str, **options: str) -> list[str]:
 
 
 def streams_and_connect(main_class: str, *args: str) -> list[str]:
-    """The command line of Kafka Streams' program, a Connect worker or MirrorMaker."""
+    """The command line of Kafka Streams' program, or of a Connect worker."""
     return _java("java", main_class, *args)
+
+
+def mirror_maker(*args: str) -> list[str]:
+    """The command line of MirrorMaker."""
+    return _java("mirror_maker", "org.apache.kafka.connect.mirror.MirrorMaker", *args)
 
 
 def flink(*args: str) -> list[str]:
@@ -211,9 +218,16 @@ def _java(name: str, main_class: str, *args: str) -> list[str]:
 
 
 def streams_and_connect_version() -> str:
-    """The version of all three."""
+    """The version of both."""
     return _pinned(
         "java/pom.xml", r"<artifactId>kafka-streams</artifactId>\s*<version>(\S+)</version>"
+    )
+
+
+def mirror_maker_version() -> str:
+    return _pinned(
+        "mirror_maker/pom.xml",
+        r"<artifactId>connect-mirror</artifactId>\s*<version>(\S+)</version>",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interop import programs, targets
-from interop.built import FLINK, SPARK, STREAMS_AND_CONNECT
+from interop.built import FLINK, MIRROR_MAKER, SPARK, STREAMS_AND_CONNECT
 from interop.processes import PATIENCE_S
 from interop.programs import KOHORT, Client, java_missing
 from interop.roster import CLIENTS
@@ -52,6 +52,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         SPARK.missing()
     if "streams_and_connect" in fixtures:
         STREAMS_AND_CONNECT.missing()
+    if "mirror_maker" in fixtures:
+        MIRROR_MAKER.missing()
     if "flink" in fixtures:
         FLINK.missing()
 
@@ -90,9 +92,16 @@ def tools() -> Iterator[Tools]:
 
 @pytest.fixture(scope="session")
 def streams_and_connect() -> None:
-    """Skips the test without the JARs of Kafka Streams, Connect and MirrorMaker."""
+    """Skips the test without the JARs of Kafka Streams and Connect."""
     if reason := STREAMS_AND_CONNECT.missing():
         pytest.skip(f"Kafka Streams and Connect: {reason}")
+
+
+@pytest.fixture(scope="session")
+def mirror_maker() -> None:
+    """Skips the test without MirrorMaker's JARs."""
+    if reason := MIRROR_MAKER.missing():
+        pytest.skip(f"MirrorMaker: {reason}")
 
 
 @pytest.fixture(scope="session")

@@ -147,21 +147,25 @@ def java_classpath() -> str:
 
 
 def compile_java(programs: Path, classes: Path, libs: Path) -> None:
-    """Compile the programs of a directory if one of them changed.
+    """Compile the programs of a directory if one of them, or a JAR, is another than before.
 
     Raises CalledProcessError with what javac wrote.
     """
     classes.mkdir(parents=True, exist_ok=True)
     sources = sorted(programs.glob("*.java"))
-    compiled = [classes / f"{source.stem}.class" for source in sources]
-    newest = max(source.stat().st_mtime for source in sources)
-    if not all(path.exists() and path.stat().st_mtime >= newest for path in compiled):
+    parts = [
+        *(source.read_text() for source in sources),
+        *sorted(jar.name for jar in libs.iterdir()),
+    ]
+    compiled, inputs = classes / "inputs", "\n".join(parts)
+    if not compiled.exists() or compiled.read_text() != inputs:
         subprocess.run(
             ["javac", "-d", str(classes), "-cp", f"{libs}/*", *map(str, sources)],
             check=True,
             capture_output=True,
             text=True,
         )
+        compiled.write_text(inputs)
 
 
 def java(main_class: str, *args: str, heap: str = "64m", classpath: str = "") -> list[str]:

@@ -16,9 +16,11 @@ from xml.etree import ElementTree
 
 from interop.built import (
     FLINK,
+    MIRROR_MAKER,
     SPARK,
     STREAMS_AND_CONNECT,
     flink_version,
+    mirror_maker_version,
     spark_version,
     streams_and_connect_version,
 )
@@ -273,10 +275,11 @@ def page(found: Sequence[Result]) -> str:
     by_client = {(one.test, one.parameter): one for one in found}
     spark = f"\nSpark: {spark_version()}." if SPARK.missing() is None else ""
     streams = (
-        f"\nKafka Streams, Connect and MirrorMaker: {streams_and_connect_version()}."
+        f"\nKafka Streams and Connect: {streams_and_connect_version()}."
         if STREAMS_AND_CONNECT.missing() is None
         else ""
     )
+    mirror = f"\nMirrorMaker: {mirror_maker_version()}." if MIRROR_MAKER.missing() is None else ""
     flink = f"\nApache Flink: {flink_version()}." if FLINK.missing() is None else ""
     parts = [
         INTRODUCTION,
@@ -285,6 +288,7 @@ def page(found: Sequence[Result]) -> str:
         *reasons(found),
         spark,
         streams,
+        mirror,
         flink,
         *login_table(found),
         "\n## Beyond single clients",

@@ -11,7 +11,7 @@ import pytest
 from interop.built import BUILT, GO, SOURCES, BuildError, run
 from kohort.testing.child_processes import die_with_parent
 from kohort.testing.server_process import ServerProcess
-from peers.kafka import building, free_port
+from peers.kafka import VERSION, building, free_port
 
 pytestmark = [
     pytest.mark.interop,
@@ -33,7 +33,7 @@ FAIL_ON_KAFKA = (
     "TestReaderConsumerGroup/.*rebalance",
     "TestReaderConsumerGroup/.*commit",  # the helper `getOffsets` panics
 )
-"""Tests that an Apache Kafka 4.3 of the same settings does not pass either."""
+"""Tests that an Apache Kafka of the same settings does not pass either."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_kafka_gos_own_tests_pass(server: ServerProcess) -> None:
     done = subprocess.run(
         ["./suite", "-test.v", "-test.timeout=800s", f"-test.skip={skipped}"],
         cwd=home,
-        env={"KAFKA_VERSION": "4.3.0", "KAFKA_SKIP_NETTEST": "1", "HOME": str(home)},
+        env={"KAFKA_VERSION": VERSION, "KAFKA_SKIP_NETTEST": "1", "HOME": str(home)},
         capture_output=True,
         text=True,
         check=False,

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from interop.built import streams_and_connect as command
+from interop.built import mirror_maker as command
 from interop.observer import Observer
 from interop.programs import KOHORT
 from interop.targets import ApacheKafka, KohortServe, Target
 from interop.trial import PARTITIONS, Trial
 from peers.kafka import free_port
 from waiting import wait_until
-
-MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
 
 pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
@@ -48,7 +46,7 @@ def settings(trial: Trial, backup: Target) -> dict[str, object]:
 
 
 def test_topics_records_and_groups_are_copied(
-    streams_and_connect: None,
+    mirror_maker: None,
     target: Target,
     backup: Target,
     trial_on: Callable[[Target], Trial],
@@ -62,7 +60,7 @@ def test_topics_records_and_groups_are_copied(
     trial.await_committed(ends)
     file = tmp_path / "mirror-maker.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings(trial, backup).items()))
-    mirror_maker = trial.start("mirror-maker", command(MIRROR_MAKER, str(file)))
+    mirror_maker = trial.start("mirror-maker", command(str(file)))
     there, copy = Observer(backup.address), f"primary.{trial.topic}"
 
     def copied() -> bool:

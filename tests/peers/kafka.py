@@ -2,7 +2,7 @@
 
 `Kafka.start()` is for tests and for `make conformance`; as a program it runs one node until Ctrl-C:
 
-    python tests/peers/kafka.py [--version 4.3.0] [--port 29300] [--set NAME=VALUE]…
+    python tests/peers/kafka.py [--version 4.4.0] [--port 29300] [--set NAME=VALUE]…
 
 The JARs stay in `.tools/kafka-VERSION/` of the repository (git ignores it); the data lives in a
 temporary directory that goes with the node. A node needs Java 17 and about 650 MB of memory, and
@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-VERSION = "4.3.0"
+VERSION = "4.4.0"
 LAST_OF_3 = "3.9.1"
 """The last line that still has the old message versions which 4.0 dropped (KIP-896)."""
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
