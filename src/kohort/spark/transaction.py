@@ -41,7 +41,13 @@ class LostPartitionsError(KohortError):
 
 
 _LOST: Final = frozenset(
-    {ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id}
+    {
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.group_id_not_found,
+        ErrorCode.stale_member_epoch,
+        ErrorCode.fenced_instance_id,
+    }
 )
 """What a group says of a member that is none any more, or in an older generation."""
 

@@ -18,6 +18,7 @@ from kohort.client.errors import BrokerUnreachableError, GaveUpError
 from kohort.client.net.connection import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
+from kohort.protocol.messages import response
 from kohort.server.broker import Broker
 from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
@@ -498,3 +499,24 @@ async def test_a_broker_that_is_down_is_named_beside_the_other_results(
     assert {node: str(error) for node, error in listing.failures.items()} == {
         7: "connection refused"
     }
+
+
+async def test_an_error_of_delete_groups_has_the_text_of_the_broker(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeleteGroups v3; an older broker sends none."""
+    send = Connection.send
+
+    async def failing(connection: Connection, name: str, /, **fields: Any) -> Any:
+        if name != "delete_groups":
+            return await send(connection, name, **fields)
+        version = connection.wire_for(name, 0, fields.get("max_version")).version
+        result = {"group_id": G, "error_code": -1, "error_message": "the topology is in use"}
+        return response(42, version, results=[result])
+
+    monkeypatch.setattr(Connection, "send", failing)
+    error = (await admin.delete_groups([G]))[G]
+    assert isinstance(error, KafkaError)
+    assert error.message == "the topology is in use"
+    speak(monkeypatch, "delete_groups", 2)
+    assert str((await admin.delete_groups([G]))[G]) == "UNKNOWN_SERVER_ERROR"

@@ -30,8 +30,8 @@ COORDINATOR_APIS = (
 
 SORTED = {
     Verdict.LOOK_UP: (15, 16),
-    Verdict.AGAIN: (3, 7, 14, 51),
-    Verdict.ABORT: (22, 25, 29, 30, 55, 59, 82, 120),
+    Verdict.AGAIN: (3, 7, 14, 51, 100),
+    Verdict.ABORT: (22, 25, 29, 30, 55, 59, 69, 82, 113, 120),
     Verdict.FENCED: (47, 90),
     Verdict.FATAL: (31, 35, 42, 48, 49, 50, 53, -1),
 }

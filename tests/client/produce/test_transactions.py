@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -25,6 +26,7 @@ from kohort.client import (
     Producer,
     ProducerFencedError,
     TopicPartition,
+    TopicRecreatedError,
     Transaction,
     TransactionAbortedError,
     TransactionOutcome,
@@ -910,6 +912,133 @@ async def test_offsets_whose_owner_lost_the_partition_meanwhile_abort(producer, 
             await transaction.commit_offsets({FIRST: 1}, Owner())
     assert transaction.outcome is TransactionOutcome.ABORTED
     assert await committed(config) == []
+
+
+class ReadFrom:
+    """Owner of offsets of topics with these ids."""
+
+    to_commit = GROUP.to_commit
+
+    def __init__(self, ids: dict[TopicPartition, UUID]) -> None:
+        self._ids = ids
+
+    def topic_ids(self, _partitions: Any) -> dict[TopicPartition, UUID]:
+        return self._ids
+
+
+def topic_id(broker: Broker, name: str = "orders") -> UUID:
+    found = broker.topics.get(name)
+    assert found is not None
+    return found.id
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The responses to TxnOffsetCommit."""
+    from kohort.client.net import Connection
+
+    send, responses = Connection.send, []
+
+    async def noted(connection: Connection, name: str, /, **fields: Any) -> Any:
+        response = await send(connection, name, **fields)
+        if name == "txn_offset_commit":
+            responses.append(response)
+        return response
+
+    monkeypatch.setattr(Connection, "send", noted)
+    return responses
+
+
+async def test_offsets_are_committed_by_topic_ids_if_all_are_known(
+    protocol, producer, broker, config, commits
+) -> None:
+    """TxnOffsetCommit v6; the first protocol of transactions has no topic ids, as in Kafka."""
+    other = TopicPartition("other", 0)
+    broker.controller.topics.create("other", 1)
+    ids = {FIRST: topic_id(broker), other: topic_id(broker, "other")}
+    async with producer.transaction() as transaction:
+        await transaction.commit_offsets({FIRST: 1, other: 2}, ReadFrom(ids))
+        await transaction.commit_offsets({FIRST: 3, other: 4}, ReadFrom({FIRST: ids[FIRST]}))
+        await transaction.commit_offsets({FIRST: 5, other: 6}, GROUP)
+    by_id = [all(hasattr(topic, "topic_id") for topic in each.topics) for each in commits]
+    assert by_id == [protocol == "by the first batch", False, False]
+    async with Admin(config) as admin:
+        found = (await admin.committed(["g"]))["g"]
+    assert {tp: each.offset for tp, each in found.items()} == {FIRST: 5, other: 6}
+
+
+async def test_offsets_of_a_recreated_topic_abort_and_the_producer_goes_on(
+    producer, broker, config
+) -> None:
+    former = topic_id(broker)
+    broker.controller.topics.delete("orders")
+    broker.controller.topics.create("orders", 3)
+    with pytest.raises(TransactionAbortedError) as raised:
+        async with producer.transaction() as transaction:
+            await producer.send("orders", b"value")
+            await transaction.commit_offsets({FIRST: 1}, ReadFrom({FIRST: former}))
+    assert isinstance(raised.value.__cause__, TopicRecreatedError)
+    async with producer.transaction() as transaction:
+        await producer.send("orders", b"next")
+        await transaction.commit_offsets({FIRST: 1}, ReadFrom({FIRST: topic_id(broker)}))
+    assert await committed(config) == [b"next"]
+
+
+async def test_offsets_of_a_topic_that_the_coordinator_does_not_know_yet_are_sent_again(
+    producer, broker, config, monkeypatch
+) -> None:
+    """As Java's producer does: UNKNOWN_TOPIC_ID and UNKNOWN_TOPIC_OR_PARTITION are retriable."""
+    made, topics = topic_id(broker), broker.topics
+    by_id, get, hidden = topics.by_id, topics.get, [True] * 3
+
+    def unless_hidden(find: Any, given: Any) -> Any:
+        is_it = given in (made, "orders")
+        return None if is_it and hidden and hidden.pop() else find(given)
+
+    async with producer.transaction() as transaction:
+        monkeypatch.setattr(type(topics), "by_id", lambda _, given: unless_hidden(by_id, given))
+        monkeypatch.setattr(type(topics), "get", lambda _, given: unless_hidden(get, given))
+        await transaction.commit_offsets({FIRST: 7}, ReadFrom({FIRST: made}))
+        assert not hidden
+    async with Admin(config) as admin:
+        assert (await admin.committed(["g"]))["g"][FIRST].offset == 7
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.stale_member_epoch, ErrorCode.group_id_not_found], ids=lambda c: c.name
+)
+async def test_a_commit_of_a_former_member_aborts_and_the_producer_goes_on(
+    producer, broker, config, protocol, code
+) -> None:
+    """The group does not exist, or has the member in another epoch."""
+    ids = {FIRST: topic_id(broker)}
+    member = GroupMetadata(group_id="g", generation_id=3, member_id="m")
+    if code is ErrorCode.stale_member_epoch:
+        async with Cluster(config) as cluster:
+            node = await cluster.coordinator_node("g", 0)
+            connection = await cluster.connection(node)
+            joined = await connection.send(
+                "consumer_group_heartbeat",
+                group_id="g",
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=["orders"],
+                topic_partitions=[],
+            )
+            assert joined.error_code is ErrorCode.none
+    owner = ReadFrom(ids)
+    owner.to_commit = member.to_commit  # type: ignore[method-assign]
+    with pytest.raises(TransactionAbortedError) as raised:
+        async with producer.transaction() as transaction:
+            await transaction.commit_offsets({FIRST: 1}, owner)
+    cause = raised.value.__cause__
+    assert isinstance(cause, KafkaError)
+    by_name = protocol == "by request"
+    assert cause.code is (ErrorCode.illegal_generation if by_name else code)
+    async with producer.transaction():
+        await producer.send("orders", b"next")
+    assert await committed(config) == [b"next"]
 
 
 async def test_tasks_that_are_cancelled_while_both_end_a_transaction(

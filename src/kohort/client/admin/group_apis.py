@@ -242,7 +242,10 @@ async def _delete(
     coordinator: Coordinator, groups: list[GroupId]
 ) -> dict[GroupId, KohortError | None]:
     response = await coordinator.connection.send("delete_groups", groups_names=groups)
-    return {result.group_id: refusal(result.error_code) for result in response.results}
+    return {
+        result.group_id: refusal(result.error_code, getattr(result, "error_message", None))
+        for result in response.results
+    }
 
 
 async def remove_members(

@@ -33,7 +33,14 @@ from kohort.types import TopicPartition
 
 log: Final = logging.getLogger("kohort.client.group")
 
-_MOVED_ON: Final = frozenset({ErrorCode.illegal_generation, ErrorCode.unknown_member_id})
+_MOVED_ON: Final = frozenset(
+    {
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.group_id_not_found,
+        ErrorCode.stale_member_epoch,
+    }
+)
 
 
 _RETRY_INTERVAL_S: Final = 0.1

@@ -73,6 +73,8 @@ _ABORT: Final = frozenset(
         ErrorCode.operation_not_attempted,
         ErrorCode.illegal_generation,
         ErrorCode.unknown_member_id,
+        ErrorCode.group_id_not_found,
+        ErrorCode.stale_member_epoch,
         ErrorCode.fenced_instance_id,
         ErrorCode.unknown_producer_id,
         ErrorCode.transaction_abortable,

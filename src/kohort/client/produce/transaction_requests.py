@@ -13,10 +13,10 @@ from uuid import UUID
 from kohort.client.backoff import retrying
 from kohort.client.cluster import (
     GROUP,
+    NO_ID,
     TRANSACTION,
     Cluster,
     TopicMetadata,
-    by_partition,
     request_topics,
 )
 from kohort.client.config import ProducerConfig
@@ -24,6 +24,7 @@ from kohort.client.errors import GaveUpError, TopicRecreatedError, is_retriable
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.net import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.offset_messages import names_by_id, topic_name, topics_to_commit
 from kohort.client.produce.batch import NOBODY, ProducerId
 from kohort.client.produce.fencing import fenced
 from kohort.client.produce.transaction_machine import State, TransactionMachine, Verdict, judge
@@ -40,6 +41,8 @@ _ADDED_BY_PRODUCE: Final = 2
 """Level of the feature from which the first batch adds its partition (KIP-890)."""
 _BUMPS_SINCE: Final = 3
 """Version of InitProducerId that gives a producer its next epoch (KIP-360)."""
+_TXN_OFFSET_COMMIT_BY_ID: Final = 6
+"""Version of TxnOffsetCommit with topic ids in place of names (KIP-1319)."""
 _FIRST_RETRY_BACKOFF_MS: Final = 20
 """A coordinator that still writes markers is done soon; Java's ADD_PARTITIONS_RETRY_BACKOFF_MS."""
 _BEFORE_MARKERS: Final = frozenset(
@@ -142,44 +145,53 @@ class TransactionRequests:
     ) -> None:
         """TxnOffsetCommit. Raises TopicRecreatedError, and as `_coordinate`.
 
-        The request has names of topics, no ids. So the coordinator is asked for the ids afterwards:
-        if they are those of the topics that were read, a later deletion removes the offsets.
+        Since v6 the request has the ids of the topics that were read (KIP-1319): the coordinator
+        has no offset of a topic that was recreated. Before, and if an id is not known, it has their
+        names. Then the coordinator is asked for the ids afterwards: if they are those of the topics
+        that were read, a later deletion removes the offsets.
         """
-        topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for tp, each in offsets.items():
-            topics[tp.topic].append(
-                {
-                    "partition_index": tp.partition,
-                    "committed_offset": each.offset,
-                    "committed_leader_epoch": each.leader_epoch,
-                    "committed_metadata": each.metadata,
-                }
-            )
+        names = names_by_id(offsets, topic_ids)
+        has_ids = all(topic_ids.get(tp, NO_ID) != NO_ID for tp in offsets)
+        newest = _TXN_OFFSET_COMMIT_BY_ID if has_ids else _TXN_OFFSET_COMMIT_BY_ID - 1
+        read = tuple(dict.fromkeys(names.values()))
 
         async def send(connection: Connection) -> Mapping[str, TopicMetadata]:
             self._machine.sending()
             response = await connection.send(
                 "txn_offset_commit",
                 min_version=3 if self._machine.adds_by_request else 5,
-                max_version=4 if self._machine.adds_by_request else 5,
+                max_version=4 if self._machine.adds_by_request else newest,
                 transactional_id=self._transactional_id,
                 group_id=group.group_id,
                 producer_id=self._machine.producer.id,
                 producer_epoch=self._machine.producer.epoch,
                 generation_id=group.generation_id,
+                generation_id_or_member_epoch=group.generation_id,
                 member_id=group.member_id,
                 group_instance_id=group.instance_id,
-                topics=[{"name": name, "partitions": parts} for name, parts in topics.items()],
+                topics=topics_to_commit(offsets, topic_ids),
             )
-            results = by_partition(response.topics)
-            _raise_worst({tp: result.error_code for tp, result in results.items()})
-            read = tuple({tp.topic for tp in topic_ids})
-            return await request_topics(connection, read) if read else {}
+            codes = {
+                TopicPartition(topic_name(topic, names), result.partition_index): result.error_code
+                for topic in response.topics
+                for result in topic.partitions
+            }
+            is_unknown = ErrorCode.unknown_topic_id in codes.values()
+            if not is_unknown:
+                _raise_worst(codes)
+            is_by_name = any(hasattr(topic, "name") for topic in response.topics)
+            now = (
+                await request_topics(connection, read)
+                if read and (is_unknown or is_by_name)
+                else {}
+            )
+            if is_unknown and _recreated(topic_ids, now) is None:
+                _raise_worst(codes)
+            return now
 
         now = await self._coordinate("txn_offset_commit", send, key=group.group_id, key_type=GROUP)
-        for tp in offsets:
-            if tp.topic in now and now[tp.topic].is_another(topic_ids.get(tp)):
-                raise TopicRecreatedError(tp)
+        if (tp := _recreated(topic_ids, now)) is not None:
+            raise TopicRecreatedError(tp)
 
     async def end(self, *, commit: bool) -> None:
         """EndTxn. Afterwards the machine says if the next transaction needs another epoch."""
@@ -329,6 +341,16 @@ class TransactionRequests:
         description = response.transaction_states[0]
         _raise_for(description.error_code, "describe_transactions")
         return description
+
+
+def _recreated(
+    topic_ids: Mapping[TopicPartition, UUID], now: Mapping[str, TopicMetadata]
+) -> TopicPartition | None:
+    """A partition whose topic has another id now than in `topic_ids`; None if there is none."""
+    for tp, topic_id in topic_ids.items():
+        if tp.topic in now and now[tp.topic].is_another(topic_id):
+            return tp
+    return None
 
 
 def _adds_by_request(connection: Connection) -> bool:
