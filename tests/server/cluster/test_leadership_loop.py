@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -714,6 +714,35 @@ async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
     assert not any(ready)
     assert manager.status().is_ready
     assert replicas.led_epochs
+
+
+async def test_a_node_that_comes_back_before_it_is_fenced_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever decides again after another node has appended observes the nodes again."""
+    clock = MovableClock()
+    shared = MemoryCluster(clock.timestamp)
+    node, other = MemoryNode(shared, 1), MemoryStorage(shared, 2)
+    manager, controller = await opened_loop(node, clock, COORDINATORS)
+    await manager.tick()
+    registered = NodeRegistered(2, await other.claim(), (), clock.timestamp())
+    metadata = SharedMetadataLog(other, clock.timestamp)
+    await metadata.decide(lambda: [registered])
+    clock.ahead_ms += LEASE_MS
+    append, fenced = node.storage.append, []
+
+    async def appended(end: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        if fences and not fenced:
+            fenced.append(fences)
+            await other.renew()
+            await metadata.decide(lambda: [registered])
+        return await append(end, batch, fences)
+
+    monkeypatch.setattr(node.storage, "append", appended)
+    await manager.tick()
+    assert fenced
+    assert controller.metadata.state.cluster.nodes.keys() == {1, 2}
+    await other.renew()
 
 
 async def test_trouble_is_told_once_and_its_end_too(

@@ -214,11 +214,7 @@ class LeadershipLoop:
         # First, as clients wait for it: open the partitions that were assigned to this node.
         await self._metadata.read_next()
         await self._reconcile()
-        observed_nodes = set(self._metadata.state.cluster.nodes.values())
-        observed = await self._storage.observe()
-        while self._decisions.is_due(observed) and await self._metadata.decide_in_slices(
-            partial(self._decisions.decide, observed, observed_nodes)
-        ):
+        while await self._decide():
             await self._reconcile()
         await self._reconcile()
         await self._handover.start_standbys()
@@ -226,6 +222,15 @@ class LeadershipLoop:
             await self._reconcile()
         if self._metadata.state.cluster.controller_id == self._storage.node_id:
             await self._metadata.compact()
+
+    async def _decide(self) -> bool:
+        """Decide once, on nodes that are observed now; False if there is nothing to decide."""
+        observed_nodes = set(self._metadata.state.cluster.nodes.values())
+        observed = await self._storage.observe()
+        if not self._decisions.is_due(observed):
+            return False
+        decide = partial(self._decisions.decide, observed, observed_nodes)
+        return await self._metadata.decide_in_slices(decide)
 
     async def _reconcile(self) -> None:
         await self._partitions.reconcile(may_lead=self._may_lead)
