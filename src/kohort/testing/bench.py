@@ -6,19 +6,18 @@
     bench.advance(0)                               # the initial delay, 0 ms here, is over
     assert a.response.generation == 1
 
-Every call keeps the whole `Result`. `bench.log` has all logged records, and `bench.restart()` loads
-a new shard from them.
+Further fields of a request are keywords: `bench.join("orders", instance_id="i")`. Those that a test
+does not name have the values of `DEFAULTS`. Every call keeps the whole `Result`. `bench.log` has
+all logged records, and `bench.restart()` loads a new shard from them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, cast
-from uuid import UUID
+from typing import Any, Final, TypeAlias, cast
 
 from kohort.coordinator.classic import Group, State
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
-from kohort.coordinator.consumer_records import Partitions
 from kohort.coordinator.jobs import Job, ResolveRegexes
 from kohort.coordinator.records import Entry, OffsetCommits, TransactionMarker
 from kohort.coordinator.requests import (
@@ -51,7 +50,35 @@ from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 
 DEFAULT = GroupCoordinatorConfig(initial_rebalance_delay_ms=0)
 RANGE = {"range": b"range-metadata"}
-NO_TOPIC_IDS: Final[Mapping[str, UUID]] = {}
+_CLIENT: Final = {"client_id": "client", "client_host": "/127.0.0.1"}
+_NO_MEMBER: Final = {"member_id": "", "generation": -1, "instance_id": None}
+DEFAULTS: Final[Mapping[Callable[..., Request], Mapping[str, Any]]] = {
+    JoinGroup: {
+        **_CLIENT,
+        "version": 9,
+        "instance_id": None,
+        "protocol_type": "consumer",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "reason": None,
+    },
+    SyncGroup: {
+        "version": 5,
+        "instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+    },
+    Heartbeat: {"instance_id": None},
+    ConsumerGroupHeartbeat: _CLIENT,
+    LeaveGroup: {"version": 5},
+    OffsetCommit: {**_NO_MEMBER, "version": 9},
+    TxnOffsetCommit: {**_NO_MEMBER, "version": 6, "producer_id": 1, "producer_epoch": 0},
+    DescribeGroup: {"version": 6},
+}
+"""Fields of requests that a test does not name, and that have no default of their own."""
+Pairs: TypeAlias = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
+Offsets: TypeAlias = Mapping[tuple[str, int], int | OffsetToCommit]
+"""By topic and partition."""
 
 
 class Call:
@@ -202,85 +229,53 @@ class Bench:
         self.jobs += result.jobs
 
     # --- requests ---
+    # `fields` are further ones of the request, which `DEFAULTS` or the request itself has else.
 
     def join(
         self,
         group: str = "g",
         member_id: str = "",
         *,
-        version: int = 9,
-        instance_id: str | None = None,
-        protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]] = RANGE,
-        protocol_type: str = "consumer",
-        session_timeout_ms: int = 10_000,
-        rebalance_timeout_ms: int = 60_000,
-        client_id: str = "client",
-        reason: str | None = None,
-        connection: ConnectionId = None,
+        protocols: Pairs = RANGE,
+        **fields: Any,
     ) -> Call:
-        pairs = protocols.items() if isinstance(protocols, Mapping) else protocols
-        return self._call(
-            JoinGroup(
-                on_response=next(self._ids),
-                version=version,
-                group=group,
-                client_id=client_id,
-                client_host="/127.0.0.1",
-                session_timeout_ms=session_timeout_ms,
-                rebalance_timeout_ms=rebalance_timeout_ms,
-                member_id=member_id,
-                instance_id=instance_id,
-                protocol_type=protocol_type,
-                protocols=tuple(pairs),
-                reason=reason,
-                fresh_id=f"{next(self._fresh):04}",
-                connection=connection,
-            )
+        """JoinGroup."""
+        return self._ask(
+            JoinGroup,
+            group=group,
+            member_id=member_id,
+            protocols=_pairs(protocols),
+            fresh_id=f"{next(self._fresh):04}",
+            **fields,
         )
 
-    def handshake(self, group: str = "g", **options: Any) -> Call:
+    def handshake(self, group: str = "g", **fields: Any) -> Call:
         """Join as a new member: request an id, then join with it."""
-        member_id = self.join(group, **options).response.member_id
-        return self.join(group, member_id, **options)
+        member_id = self.join(group, **fields).response.member_id
+        return self.join(group, member_id, **fields)
 
     def sync(
         self,
         group: str,
         member_id: str,
         generation: int,
-        assignments: Mapping[str, bytes] | Sequence[tuple[str, bytes]] = (),
-        *,
-        version: int = 5,
-        instance_id: str | None = None,
-        protocol_type: str | None = "consumer",
-        protocol_name: str | None = "range",
+        assignments: Pairs = (),
+        **fields: Any,
     ) -> Call:
-        pairs = assignments.items() if isinstance(assignments, Mapping) else assignments
-        return self._call(
-            SyncGroup(
-                on_response=next(self._ids),
-                version=version,
-                group=group,
-                generation=generation,
-                member_id=member_id,
-                instance_id=instance_id,
-                protocol_type=protocol_type,
-                protocol_name=protocol_name,
-                assignments=tuple(pairs),
-            )
+        """SyncGroup."""
+        return self._ask(
+            SyncGroup,
+            group=group,
+            member_id=member_id,
+            generation=generation,
+            assignments=_pairs(assignments),
+            **fields,
         )
 
-    def heartbeat(
-        self, group: str, member_id: str, generation: int, *, instance_id: str | None = None
-    ) -> Call:
-        return self._call(
-            Heartbeat(
-                on_response=next(self._ids),
-                group=group,
-                generation=generation,
-                member_id=member_id,
-                instance_id=instance_id,
-            )
+    def heartbeat(self, group: str, member_id: str, generation: int, **fields: Any) -> Call:
+        """Heartbeat."""
+        return self._ask(
+            Heartbeat, group=group, member_id=member_id, generation=generation, **fields
         )
 
     def consumer_heartbeat(
@@ -290,102 +285,46 @@ class Bench:
         member_epoch: int,
         *,
         topics: Sequence[str] | None = None,
-        owned: Partitions | None = None,
-        **options: Any,
+        **fields: Any,
     ) -> Call:
         """ConsumerGroupHeartbeat; one with epoch 0 says what a first one has to."""
         if member_epoch == 0:
-            options = {"rebalance_timeout_ms": 60_000, **options}
-            owned = {} if owned is None else owned
-        return self._call(
-            ConsumerGroupHeartbeat(
-                on_response=next(self._ids),
-                group=group,
-                member_id=member_id,
-                member_epoch=member_epoch,
-                topics=None if topics is None else tuple(topics),
-                owned=owned,
-                client_id="client",
-                client_host="/127.0.0.1",
-                **options,
-            )
+            fields = {"rebalance_timeout_ms": 60_000, "owned": {}} | fields
+        return self._ask(
+            ConsumerGroupHeartbeat,
+            group=group,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            topics=None if topics is None else tuple(topics),
+            **fields,
         )
 
     def describe_consumer_group(self, group: str) -> Call:
-        return self._call(DescribeConsumerGroup(on_response=next(self._ids), group=group))
+        """ConsumerGroupDescribe."""
+        return self._ask(DescribeConsumerGroup, group=group)
 
     def leave(
         self,
         group: str,
         *members: str | tuple[str, str | None],
-        version: int = 5,
         reason: str | None = None,
+        **fields: Any,
     ) -> Call:
-        """`members`: member ids, or (member id, instance id)."""
+        """LeaveGroup. `members`: member ids, or (member id, instance id)."""
         pairs = [(member, None) if isinstance(member, str) else member for member in members]
-        return self._call(
-            LeaveGroup(
-                on_response=next(self._ids),
-                version=version,
-                group=group,
-                members=tuple(
-                    LeavingMember(member_id=m, instance_id=i, reason=reason) for m, i in pairs
-                ),
-            )
+        leaving = tuple(
+            LeavingMember(member_id=member_id, instance_id=instance_id, reason=reason)
+            for member_id, instance_id in pairs
         )
+        return self._ask(LeaveGroup, group=group, members=leaving, **fields)
 
-    def commit(
-        self,
-        group: str,
-        offsets: Mapping[tuple[str, int], int | OffsetToCommit],
-        *,
-        member_id: str = "",
-        generation: int = -1,
-        instance_id: str | None = None,
-        version: int = 9,
-        retention_ms: int = -1,
-    ) -> Call:
-        return self._call(
-            OffsetCommit(
-                on_response=next(self._ids),
-                version=version,
-                group=group,
-                generation=generation,
-                member_id=member_id,
-                instance_id=instance_id,
-                offsets=_to_commit(offsets),
-                retention_ms=retention_ms,
-            )
-        )
+    def commit(self, group: str, offsets: Offsets, **fields: Any) -> Call:
+        """OffsetCommit."""
+        return self._ask(OffsetCommit, group=group, offsets=_to_commit(offsets), **fields)
 
-    def txn_commit(
-        self,
-        group: str,
-        offsets: Mapping[tuple[str, int], int | OffsetToCommit],
-        *,
-        producer_id: int = 1,
-        producer_epoch: int = 0,
-        member_id: str = "",
-        generation: int = -1,
-        instance_id: str | None = None,
-        version: int = 6,
-        verified: object = None,
-    ) -> Call:
+    def txn_commit(self, group: str, offsets: Offsets, **fields: Any) -> Call:
         """Commit in the transaction of a producer; `end_transaction` ends it."""
-        return self._call(
-            TxnOffsetCommit(
-                on_response=next(self._ids),
-                version=version,
-                group=group,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                generation=generation,
-                member_id=member_id,
-                instance_id=instance_id,
-                offsets=_to_commit(offsets),
-                verified=verified,
-            )
-        )
+        return self._ask(TxnOffsetCommit, group=group, offsets=_to_commit(offsets), **fields)
 
     def end_transaction(self, producer_id: int = 1, *, commit: bool = True) -> None:
         """The marker of a producer's transaction is written."""
@@ -394,44 +333,34 @@ class Bench:
         self.log.append(marker)
 
     def fetch(
-        self,
-        group: str,
-        *partitions: tuple[str, int],
-        everything: bool = False,
-        topic_ids: Mapping[str, UUID] = NO_TOPIC_IDS,
-        require_stable: bool = False,
-        member_id: str | None = None,
-        member_epoch: int = -1,
+        self, group: str, *partitions: tuple[str, int], everything: bool = False, **fields: Any
     ) -> Call:
-        asked = (
-            None if everything else tuple(TopicPartition(*partition) for partition in partitions)
-        )
-        return self._call(
-            OffsetFetch(
-                on_response=next(self._ids),
-                group=group,
-                partitions=asked,
-                topic_ids=topic_ids,
-                require_stable=require_stable,
-                member_id=member_id,
-                member_epoch=member_epoch,
-            )
+        """OffsetFetch of these partitions, or of `everything` that the group committed."""
+        return self._ask(
+            OffsetFetch,
+            group=group,
+            partitions=None if everything else _partitions(partitions),
+            **fields,
         )
 
-    def describe(self, group: str, *, version: int = 6) -> Call:
-        return self._call(DescribeGroup(on_response=next(self._ids), version=version, group=group))
+    def describe(self, group: str, **fields: Any) -> Call:
+        """DescribeGroups, of one group."""
+        return self._ask(DescribeGroup, group=group, **fields)
 
     def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Call:
-        return self._call(
-            ListGroups(on_response=next(self._ids), states=tuple(states), types=tuple(types))
-        )
+        """ListGroups."""
+        return self._ask(ListGroups, states=tuple(states), types=tuple(types))
 
     def delete(self, group: str) -> Call:
-        return self._call(DeleteGroup(on_response=next(self._ids), group=group))
+        """DeleteGroups, of one group."""
+        return self._ask(DeleteGroup, group=group)
 
     def delete_offsets(self, group: str, *partitions: tuple[str, int]) -> Call:
-        asked = tuple(TopicPartition(*partition) for partition in partitions)
-        return self._call(OffsetDelete(on_response=next(self._ids), group=group, partitions=asked))
+        """OffsetDelete."""
+        return self._ask(OffsetDelete, group=group, partitions=_partitions(partitions))
+
+    def _ask(self, kind: Callable[..., Request], **fields: Any) -> Call:
+        return self._call(kind(on_response=next(self._ids), **{**DEFAULTS.get(kind, {}), **fields}))
 
     # --- what happens to everyone ---
 
@@ -472,9 +401,15 @@ class Bench:
         return ids
 
 
-def _to_commit(
-    offsets: Mapping[tuple[str, int], int | OffsetToCommit],
-) -> tuple[OffsetToCommit, ...]:
+def _pairs(pairs: Pairs) -> tuple[tuple[str, bytes], ...]:
+    return tuple(pairs.items() if isinstance(pairs, Mapping) else pairs)
+
+
+def _partitions(pairs: Sequence[tuple[str, int]]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, partition) for topic, partition in pairs)
+
+
+def _to_commit(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
     return tuple(
         value if isinstance(value, OffsetToCommit) else OffsetToCommit(topic, partition, value)
         for (topic, partition), value in offsets.items()
