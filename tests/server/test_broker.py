@@ -35,6 +35,7 @@ from kohort.server.metadata import METADATA, OFFSETS_TOPIC
 from kohort.server.metadata_log.local import METADATA_LOG_CONFIG
 from server.cluster.nodes_bench import MovableClock
 from server.net.bench import Peer
+from server.topic_deletion import delete_topic
 
 END = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "committed": True}
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory"}
@@ -149,7 +150,7 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
             offsets=offsets,
         )
         broker.controller.replicas.deletions.on_deleted.clear()  # as if it were killed here
-        broker.controller.topics.delete("gone")
+        delete_topic(broker.controller, "gone")
     async with Broker(Config(settings)) as broker:
         await broker.groups.loaded()
         await asyncio.sleep(0)

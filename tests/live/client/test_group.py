@@ -22,6 +22,7 @@ from kohort.server.config.config import Config
 from kohort.server.controller import NewPartitions
 from kohort.types import TopicPartition
 from live.client.app import App, produce
+from server.topic_deletion import delete_topic
 from waiting import until
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -112,7 +113,7 @@ async def test_the_topic_grows_is_deleted_and_made_anew(orders):
     await until(lambda: len(app.assignment) == 6)
     await produce(str(orders.address), 60)
     await until(lambda: len(app.values()) == 60)
-    orders.controller.topics.delete("orders")
+    delete_topic(orders.controller, "orders")
     await until(lambda: app.generations[-1].assignment == ())
     orders.controller.topics.create("orders", 2)
     await until(lambda: len(app.assignment) == 2)

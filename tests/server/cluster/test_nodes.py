@@ -31,6 +31,7 @@ from kohort.server.replicas import Topic
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from server.handlers.bench import HandlerBench, alone
 from server.identities import ENDPOINT
+from server.topic_deletion import delete_topic
 
 WORKERS = 3
 
@@ -112,7 +113,7 @@ async def test_logs_that_are_led_elsewhere_are_not_here() -> None:
         log.topic_partition for log, is_here in zip(partitions, here, strict=True) if is_here
     } | {TopicPartition("__cluster_metadata", 0)}
     await bench.controller.topics.create_partitions([NewPartitions("t", 9)])
-    bench.controller.topics.delete("t")
+    delete_topic(bench.controller, "t")
     bench.controller.writer.flush()
     assert set(bench.directory.names()) == {TopicPartition("__cluster_metadata", 0)}
 

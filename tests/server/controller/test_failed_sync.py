@@ -25,6 +25,7 @@ from kohort.server.metadata import METADATA, SupersededError
 from kohort.server.metadata_log import METADATA_LOG_CONFIG
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
+from server.topic_deletion import delete_topic
 
 
 class Disk:
@@ -106,7 +107,7 @@ async def alter_broker(controller: Controller) -> None:
 
 
 async def delete(controller: Controller) -> None:
-    controller.topics.delete("orders")
+    delete_topic(controller, "orders")
 
 
 def as_it_is(controller: Controller) -> list[Any]:
@@ -345,7 +346,7 @@ async def test_a_log_that_cannot_be_opened_again_is_refused(
             raise OSError(16, "Device or resource busy")
         return really(partition, *arguments, **options)
 
-    controller.topics.delete("orders")
+    delete_topic(controller, "orders")
     disk.error = OSError(5, "Input/output error")
     monkeypatch.setattr(server.logs, "open", busy)
     with pytest.raises(KafkaError, match="Input/output error"):

@@ -30,6 +30,7 @@ from kohort.server.metadata_log import FollowedMetadataLog
 from kohort.server.metadata_log.local import METADATA_LOG_CONFIG, LocalMetadataLog
 from kohort.server.replicas.metadata_loader import MAX_BATCH_TOPICS
 from kohort.types import Timestamp, TopicPartition
+from server.topic_deletion import delete_topic
 
 WORKERS = 2
 NOW = Timestamp(1_700_000_000_000)
@@ -115,7 +116,7 @@ async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair
     pair.check("a", "b", "gone")
     await pair.leader.topics.create_partitions([NewPartitions("a", 7)])
     await pair.leader.topics.alter("b", lambda _: {"retention.ms": "7"})
-    pair.leader.topics.delete("gone")
+    delete_topic(pair.leader, "gone")
     await pair.leader.writer.durable()
     told: list[frozenset[str]] = []
     pair.follower.replicas.deletions.on_deleted.append(lambda names: told.append(names) or ())
@@ -130,7 +131,7 @@ async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair
 async def test_a_node_that_starts_again_knows_what_was_logged_meanwhile(pair: "Pair") -> None:
     await pair.leader.topics.create_topics([NewTopic("a", 4), NewTopic("gone", 4)])
     await pair.follow()
-    pair.leader.topics.delete("gone")
+    delete_topic(pair.leader, "gone")
     await pair.leader.topics.create_partitions([NewPartitions("a", 6)])
     await pair.leader.writer.durable()
     pair.start()
@@ -146,7 +147,7 @@ async def test_a_topic_that_is_made_again_under_its_name_is_another_one(pair: "P
     pair.follower.replicas.deletions.on_deleted.append(
         lambda _: [asyncio.create_task(_wait(forgetting))]
     )
-    pair.leader.topics.delete("t")
+    delete_topic(pair.leader, "t")
     await pair.leader.writer.durable()
     await pair.leader.topics.create_topics([NewTopic("t", 2)])
     following = asyncio.create_task(pair.follow())
@@ -179,7 +180,7 @@ async def test_a_partition_without_room_is_refused_until_there_is_some(
         await pair.leader.topics.create_topics([NewTopic("t", 4), NewTopic("gone", 4)])
         await pair.follow()
         await pair.leader.topics.create_partitions([NewPartitions("t", 8)])
-        pair.leader.topics.delete("gone")
+        delete_topic(pair.leader, "gone")
         await pair.leader.writer.durable()
         await pair.follow()
         errors = {error_of(log) for log in partitions_of(pair, "t")}

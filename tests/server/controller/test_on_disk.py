@@ -16,6 +16,7 @@ from kohort.server.metadata import METADATA
 from kohort.types import TopicPartition
 from server.faulty_logs import FaultyDirectory
 from server.handlers.bench import START, batch_of
+from server.topic_deletion import delete_topic
 
 
 class Disk:
@@ -60,7 +61,7 @@ async def test_acknowledged_changes_are_on_the_disk(disk: Disk) -> None:
     controller.topics.create("orders", 2, {"retention.ms": "-1"})
     await controller.topics.create_partitions([NewPartitions("orders", 3)])
     controller.topics.create("gone", 1)
-    controller.topics.delete("gone")
+    delete_topic(controller, "gone")
     first_id = controller.reserve_producer_ids().start
     controller.replicas.topics.log("orders", 2).append(batch_of(b"a", b"b"), START)  # type: ignore[union-attr]
     controller = disk.start()
@@ -90,7 +91,7 @@ def test_a_creation_that_was_cut_short_leaves_nothing(disk: Disk) -> None:
 def test_a_deletion_that_was_cut_short_is_set_aside(disk: Disk) -> None:
     controller = disk.start()
     controller.topics.create("orders", 2)
-    controller.topics.delete("orders")  # the records go once the deletion is on the disk
+    delete_topic(controller, "orders")  # the records go once the deletion is on the disk
     controller = disk.start()
     assert list(controller.replicas.topics.all()) == []
     assert {each.topic for each in disk.directory.names()} == {"__cluster_metadata"}

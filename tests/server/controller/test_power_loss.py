@@ -14,6 +14,7 @@ from kohort.server.controller import NewPartitions, NewTopic, open_controller
 from kohort.server.replicas import Topic
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
+from server.topic_deletion import delete_topic
 
 
 class Attempt(NamedTuple):
@@ -68,7 +69,7 @@ async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
     await log.durable()
     promise("b", records=2 if durability == "fsync" else 0)
     disk.mark(Attempt("a"))
-    controller.topics.delete("a")
+    delete_topic(controller, "a")
     await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("a"))
@@ -77,7 +78,7 @@ async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
     await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("b"))
-    controller.topics.delete("b")
+    delete_topic(controller, "b")
     controller.topics.create("b", 1)  # at once, as an embedding program does
     await controller.writer.durable()
     promise("b")

@@ -16,6 +16,7 @@ from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
 from server.faulty_logs import EVERY_PARTITION
 from server.handlers.bench import HandlerBench
+from server.topic_deletion import delete_topic
 
 
 def snapshot(topics: Topics) -> dict[str, Any]:
@@ -43,7 +44,7 @@ async def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench)
         "__consumer_offsets", 2, {"cleanup.policy": "compact"}, internal=True
     )
     bench.controller.topics.create("gone", 1)
-    bench.controller.topics.delete("gone")
+    delete_topic(bench.controller, "gone")
     await bench.controller.topics.create_partitions([NewPartitions("orders", 5)])
     await bench.controller.topics.alter("orders", lambda _: {"retention.bytes": "9"})
     bench.fill("orders", 4)
@@ -80,7 +81,7 @@ async def test_invalid_changes_of_topics_are_refused(bench: HandlerBench) -> Non
     assert await growth_refused(bench, "a.b", 1) is ErrorCode.invalid_partitions
     unknown = ErrorCode.unknown_topic_or_partition
     assert await growth_refused(bench, "nope", 2) is unknown
-    assert refused(lambda: bench.controller.topics.delete("nope")) is unknown
+    assert refused(lambda: delete_topic(bench.controller, "nope")) is unknown
     assert list(snapshot(bench.topics)) == ["a.b"]
 
 
@@ -89,13 +90,13 @@ def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: Han
     bench.fill("a.b")
     told: list[frozenset[str]] = []
     bench.controller.replicas.deletions.on_deleted.append(told.append)
-    bench.controller.topics.delete("a.b")
+    delete_topic(bench.controller, "a.b")
     assert told == [], "a power loss may still bring the topic back"
     bench.controller.writer.flush()
     assert told == [frozenset({"a.b"})]
     assert bench.topics.by_id(first.id) is None
     second = bench.controller.topics.create("a_b", 1)
-    bench.controller.topics.delete("a_b")
+    delete_topic(bench.controller, "a_b")
     third = bench.controller.topics.create("a.b", 1)
     assert len({first.id, second.id, third.id}) == 3
     assert third.partitions[0].end_offset == 0
@@ -107,7 +108,7 @@ async def test_a_name_is_free_once_the_offsets_of_its_topic_are_gone(bench: Hand
         lambda names: [asyncio.create_task(wait_for(gone))]
     )
     bench.controller.topics.create("a.b", 1)
-    bench.controller.topics.delete("a.b")
+    delete_topic(bench.controller, "a.b")
     await bench.controller.writer.durable()
     creating = asyncio.ensure_future(bench.controller.topics.create_topics([NewTopic("a.b", 1)]))
     await asyncio.wait((creating,), timeout=0.05)
@@ -150,7 +151,7 @@ async def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBe
     bench.directory.fail("append", METADATA)
     for act in (
         lambda: bench.controller.topics.create("more", 1),
-        lambda: bench.controller.topics.delete("orders"),
+        lambda: delete_topic(bench.controller, "orders"),
         lambda: bench.controller.writer.commit(
             *bench.controller.client_quotas.alter_quotas(
                 {(("user", "a"),): {"producer_byte_rate": 1.0}}
@@ -171,7 +172,7 @@ def test_files_that_could_not_be_removed_do_not_come_back(bench: HandlerBench) -
     bench.controller.topics.create("orders", 1)
     bench.fill("orders")
     bench.directory.fail("remove", EVERY_PARTITION)
-    bench.controller.topics.delete("orders")
+    delete_topic(bench.controller, "orders")
     bench.controller.writer.flush()
     bench.directory.heal()
     assert bench.controller.topics.create("orders", 1).partitions[0].end_offset == 0

@@ -17,6 +17,7 @@ from kohort.server.handlers import fetch as fetch_handler
 from kohort.types import Timestamp
 from server.faulty_logs import EVERY_PARTITION, IO_ERROR
 from server.handlers.bench import HandlerBench, Unread
+from server.topic_deletion import delete_topic
 from turns import BOUND_MS, longest_turn_ms
 from waiting import turns
 
@@ -332,7 +333,7 @@ class TestWaiting:
             filled.controller.topics.create("gone", 1)
             exchange, task = begin(filled, p(0), topic="gone", version=version)
             await turns(5)
-            filled.controller.topics.delete("gone")
+            delete_topic(filled.controller, "gone")
             await asyncio.wait_for(task, 60)
             assert [partition.error_code for partition in found(exchange.outcome)] == [code]
 
@@ -486,7 +487,7 @@ class TestSessions:
         self, filled: HandlerBench
     ) -> None:
         session_id = await self.open(filled, p(0, 50), version=13)
-        filled.controller.topics.delete("orders")
+        delete_topic(filled.controller, "orders")
         for epoch in (1, 2):
             answer = await fetch(filled, version=13, session_id=session_id, session_epoch=epoch)
             assert [partition.error_code for partition in found(answer)] == [

@@ -37,6 +37,7 @@ from kohort.server.handlers import offset_commit
 from kohort.server.net.exchange import Exchange
 from kohort.types import Instant, Timestamp, TopicPartition
 from server.net.bench import TOPIC_ID, FakeTopics, Peer
+from server.topic_deletion import delete_topic
 
 KEY = BY_NAME["offset_commit"].key
 NOW = Instant(1_700_000_000_000)
@@ -403,7 +404,7 @@ async def test_over_a_real_connection() -> None:
         )
         assert [await peer.correlation_id() for _ in range(2)] == [6, 7]
         assert [value.offset for value in broker.groups.group("g").offsets.values()] == [9, 10]
-        broker.controller.topics.delete("orders")
+        delete_topic(broker.controller, "orders")
         response = await peer.ask("offset_commit", 9, **fields(5))
         assert [partition.error_code for partition in response.topics[0].partitions] == [3, 3]
         assert broker.listener.statistics().requests["offset_commit"] == 8

@@ -13,6 +13,7 @@ from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
 from kohort.server.controller import NewTopic, open_controller
 from server.handlers.bench import START, batch_of
+from server.topic_deletion import delete_topic
 
 
 def casefold_ext4(image: Path, mounted: Path) -> Path:
@@ -73,7 +74,7 @@ async def test_topic_names_that_differ_only_in_case_collide(folder: Path, tmp_pa
     created = await controller.topics.create_topics([NewTopic("A", 1), NewTopic("a", 1)])
     assert [isinstance(each, KafkaError) for each in created] == [False, True]
     controller.replicas.topics.log("orders", 0).append(batch_of(b"a"), START)  # type: ignore[union-attr]
-    controller.topics.delete("orders")
+    delete_topic(controller, "orders")
     controller.writer.flush()
     assert controller.topics.create("Orders", 1).partitions[0].end_offset == 0
     await controller.writer.durable()

@@ -19,6 +19,7 @@ from kohort.server.controller import Controller, NewPartitions, NewTopic, open_c
 from kohort.server.metadata import METADATA
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
+from server.topic_deletion import delete_topic
 
 
 class Server:
@@ -135,8 +136,8 @@ class TestForeignDirectories:
             controller.replicas.topics.log("more", 0),
         ):
             other.append(batch_of(b"a"), START)  # type: ignore[union-attr]
-        controller.topics.delete("more")
-        controller.topics.delete("orders")
+        delete_topic(controller, "more")
+        delete_topic(controller, "orders")
         controller.writer.flush()
         assert sorted(os.listdir(server.path / "orders-0")) == sorted(before)
         mark.write_bytes(content)
@@ -226,7 +227,7 @@ class TestLeftovers:
         controller = server.start()
         first = controller.topics.create("orders", 1)
         fill(controller, "orders")
-        controller.topics.delete("orders")
+        delete_topic(controller, "orders")
         controller.topics.create("orders", 1)
         server.stop()
         # the directory of the first, as a worker leaves it that was away
@@ -354,7 +355,7 @@ class TestCase:
             controller.topics.create("Orders", 1)
         created = await controller.topics.create_topics([NewTopic("A", 1), NewTopic("a", 1)])
         assert [isinstance(each, KafkaError) for each in created] == [False, True]
-        controller.topics.delete("orders")
+        delete_topic(controller, "orders")
         controller.topics.create("Orders", 1)
         assert {
             each.name for each in server.start(is_case_insensitive=True).replicas.topics.all()
@@ -377,7 +378,7 @@ async def test_names_collide_within_one_request_too(server: Server) -> None:
     controller = server.start()
     created = await controller.topics.create_topics([NewTopic("a.b", 1), NewTopic("a_b", 1)])
     assert [isinstance(each, KafkaError) for each in created] == [False, True]
-    controller.topics.delete("a.b")
+    delete_topic(controller, "a.b")
     assert controller.topics.create("a_b", 1).id != UUID(int=0)
 
 

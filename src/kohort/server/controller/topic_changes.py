@@ -146,18 +146,6 @@ class TopicChanges:
         log_created(topic)
         return topic
 
-    def delete(self, name: str) -> None:
-        """Remove a topic; its records and its offsets go with the next `durable`.
-
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
-        """
-        topic = self._control.existing_topic(name)
-        self._writer.commit(RemoveTopicRecord(topic.id))
-        self._topics.remove((topic,))
-        log_deleted(topic)
-        for _ in self._replicas.retire(topic):
-            pass
-
     async def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """Delete topics that exist; returns the error of each that was not deleted.
 
