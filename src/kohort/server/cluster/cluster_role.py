@@ -23,10 +23,11 @@ Dispatch: TypeAlias = Callable[[RequestT, bytes, int], Coroutine[Any, Any, None]
 class Participant(Protocol):
     """Background part of a node, which follows changes of topics or leaders by other nodes."""
 
-    async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:
+    async def start(self, endpoints: Iterable[Endpoint], on_lost: Callable[[], object]) -> None:
         """Participate in the cluster; return when this node leads its partitions, or cannot yet.
 
-        `endpoints` are what clients connect to. `lost` is called when the server cannot continue.
+        `endpoints` are what clients connect to. `on_lost` is called when the server cannot
+        continue.
         """
         ...
 

@@ -87,10 +87,10 @@ class Follower:
         )
         return self._replica
 
-    async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:  # noqa: ARG002
-        """Follow the metadata log; `lost` is called when that fails for good."""
+    async def start(self, endpoints: Iterable[Endpoint], on_lost: Callable[[], object]) -> None:  # noqa: ARG002
+        """Follow the metadata log; `on_lost` is called when that fails for good."""
         self._following = asyncio.create_task(self._log.run(self._replica))
-        self._following.add_done_callback(partial(_ended, lost))
+        self._following.add_done_callback(partial(_ended, on_lost))
 
     async def leave(self) -> None:
         """Stop following. Idempotent."""
@@ -104,7 +104,7 @@ class Follower:
         self.controller.close()
 
 
-def _ended(lost: Callable[[], object], following: asyncio.Task[None]) -> None:
+def _ended(on_lost: Callable[[], object], following: asyncio.Task[None]) -> None:
     if not following.cancelled() and (error := following.exception()) is not None:
         logger.error("cannot follow the controller; stopping", exc_info=error)
-        lost()
+        on_lost()

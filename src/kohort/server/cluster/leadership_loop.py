@@ -86,10 +86,10 @@ class LeadershipLoop:
 
     # Running
 
-    def start(self, lost: Callable[[], object]) -> None:
+    def start(self, on_lost: Callable[[], object]) -> None:
         """Start the tasks that keep the lease and call `work`.
 
-        `lost` is called when a task fails, as with a record that cannot be read.
+        `on_lost` is called when a task fails, as with a record that cannot be read.
         """
         self._running = [
             asyncio.create_task(self._keep_lease()),
@@ -97,7 +97,7 @@ class LeadershipLoop:
             asyncio.create_task(self._poll_liveness()),
         ]
         for task in self._running:
-            task.add_done_callback(partial(_ended, lost))
+            task.add_done_callback(partial(_ended, on_lost))
 
     async def wait_for_first_pass(self) -> None:
         """Return after the first `work` since `start`, or when a task has ended."""
@@ -278,7 +278,7 @@ class LeadershipLoop:
         return has_targets and not any(task.done() for task in self._running)
 
 
-def _ended(lost: Callable[[], object], task: asyncio.Task[None]) -> None:
+def _ended(on_lost: Callable[[], object], task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.error("cannot follow the cluster metadata; stopping", exc_info=error)
-        lost()
+        on_lost()

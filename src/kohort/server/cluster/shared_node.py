@@ -238,11 +238,11 @@ class SharedNode:
         self.routes = Routes(self._node_id, self.nodes, topics, self._connect)
         return controller
 
-    async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:
+    async def start(self, endpoints: Iterable[Endpoint], on_lost: Callable[[], object]) -> None:
         """Register in the cluster and lead partitions. `endpoints` are what clients connect to.
 
-        Returns when this node leads its partitions, or after `LEADING_TIMEOUT_S`. `lost` is called
-        when the node cannot continue.
+        Returns when this node leads its partitions, or after `LEADING_TIMEOUT_S`. `on_lost` is
+        called when the node cannot continue.
         """
         settings = NodeSettings(
             endpoints=[
@@ -263,7 +263,7 @@ class SharedNode:
             claimed_at=self._claimed_at,
             on_membership_change=self._recently_departed.update,
         )
-        self._leadership.start(lost)
+        self._leadership.start(on_lost)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEADING_TIMEOUT_S):
                 await self._leadership.wait_for_first_pass()

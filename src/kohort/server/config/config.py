@@ -406,9 +406,9 @@ def _inter_broker(
 ) -> InterBroker:
     """How a node connects to others. Raises ValueError."""
     listener = _inter_broker_listener(settings, listeners)
-    of = partial(_of_listener, settings, listener.name)
-    algorithm = of("ssl.endpoint.identification.algorithm")
-    return InterBroker(listener, node_login(of, listener), bool(algorithm))
+    value_of = partial(_of_listener, settings, listener.name)
+    algorithm = value_of("ssl.endpoint.identification.algorithm")
+    return InterBroker(listener, node_login(value_of, listener), bool(algorithm))
 
 
 def _inter_broker_listener(

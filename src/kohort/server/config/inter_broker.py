@@ -56,11 +56,11 @@ def inter_broker_listener(
     )
 
 
-def node_login(of: Callable[..., Any], listener: ListenerConfig) -> NodeLogin | None:
-    """What a node authenticates with. `of` is `Config.of_listener` of this listener."""
+def node_login(value_of: Callable[..., Any], listener: ListenerConfig) -> NodeLogin | None:
+    """What a node authenticates with. `value_of` is `Config.of_listener` of this listener."""
     if not listener.security_protocol.has_sasl:
         return None
-    mechanism, enabled = of(MECHANISM), of("sasl.enabled.mechanisms")
+    mechanism, enabled = value_of(MECHANISM), value_of("sasl.enabled.mechanisms")
     if mechanism not in enabled:
         problem = "is needed" if mechanism is None else f"{mechanism} is not enabled"
         raise ValueError(
@@ -68,7 +68,7 @@ def node_login(of: Callable[..., Any], listener: ListenerConfig) -> NodeLogin | 
             f"has SASL; name one of its sasl.enabled.mechanisms ({', '.join(enabled)})"
         )
     setting = f"{PREFIX}{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
-    text = of("sasl.jaas.config", mechanism)
+    text = value_of("sasl.jaas.config", mechanism)
     if text is None:
         raise ValueError(
             f"{setting}: nodes need it, to authenticate with each other: "

@@ -108,10 +108,10 @@ class TopicConfig:
         return words
 
     def _refuse(self, value: object, why: str) -> NoReturn:
-        shown = java_double(value) if isinstance(value, float) else value
+        text = java_double(value) if isinstance(value, float) else value
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"Invalid value {shown} for configuration {self.name}: {why}",
+            f"Invalid value {text} for configuration {self.name}: {why}",
         )
 
 

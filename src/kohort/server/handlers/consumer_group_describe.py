@@ -114,47 +114,47 @@ def _topic_names(response: DescribeConsumerGroupResponse) -> Iterable[str]:
     )
 
 
-def _size(of: DescribedConsumerMember) -> int:
-    return 1 + len(of.metadata.topics) + len(of.assignment) + len(of.target)
+def _size(member: DescribedConsumerMember) -> int:
+    return 1 + len(member.metadata.topics) + len(member.assignment) + len(member.target)
 
 
-def _row(of: DescribeConsumerGroupResponse, operations: int) -> dict[str, Any]:
+def _row(response: DescribeConsumerGroupResponse, operations: int) -> dict[str, Any]:
     return {
-        "error_code": of.error,
-        "error_message": of.error_message,
-        "group_id": of.group,
-        "group_state": of.state,
-        "group_epoch": of.epoch,
-        "assignment_epoch": of.target_epoch,
-        "assignor_name": of.assignor,
-        "members": (_member(member, of.topics) for member in of.members),
-        "authorized_operations": operations if of.error is NONE else OPERATIONS_NOT_REQUESTED,
+        "error_code": response.error,
+        "error_message": response.error_message,
+        "group_id": response.group,
+        "group_state": response.state,
+        "group_epoch": response.epoch,
+        "assignment_epoch": response.target_epoch,
+        "assignor_name": response.assignor,
+        "members": (_member(member, response.topics) for member in response.members),
+        "authorized_operations": operations if response.error is NONE else OPERATIONS_NOT_REQUESTED,
     }
 
 
-def _member(of: DescribedConsumerMember, topics: Mapping[UUID, str]) -> dict[str, Any]:
-    metadata = of.metadata
+def _member(member: DescribedConsumerMember, topics: Mapping[UUID, str]) -> dict[str, Any]:
+    metadata = member.metadata
     return {
-        "member_id": of.member_id,
+        "member_id": member.member_id,
         "instance_id": metadata.instance_id,
         "rack_id": metadata.rack_id,
-        "member_epoch": of.epoch,
+        "member_epoch": member.epoch,
         "client_id": metadata.client_id,
         "client_host": metadata.client_host,
         "subscribed_topic_names": metadata.topics,
         "subscribed_topic_regex": metadata.regex,
-        "assignment": {"topic_partitions": _topics(of.assignment, topics)},
-        "target_assignment": {"topic_partitions": _topics(of.target, topics)},
+        "assignment": {"topic_partitions": _topics(member.assignment, topics)},
+        "target_assignment": {"topic_partitions": _topics(member.target, topics)},
         "member_type": CONSUMER if metadata.classic is None else CLASSIC,
     }
 
 
 def _topics(
-    of: Mapping[UUID, Collection[int]], names: Mapping[UUID, str]
+    partitions: Mapping[UUID, Collection[int]], names: Mapping[UUID, str]
 ) -> Iterable[dict[str, Any]]:
     """The partitions with the names of their topics, without topics that are gone."""
     return (
-        {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": tuple(partitions)}
-        for topic_id, partitions in of.items()
+        {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": tuple(numbers)}
+        for topic_id, numbers in partitions.items()
         if topic_id in names
     )

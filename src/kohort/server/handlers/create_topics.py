@@ -242,9 +242,11 @@ def _success(
     }
 
 
-def _entries(services: Services, own: frozenset[tuple[str, str]]) -> Sequence[dict[str, Any]]:
+def _entries(
+    services: Services, own_configs: frozenset[tuple[str, str]]
+) -> Sequence[dict[str, Any]]:
     """The configs of a topic with these of its own."""
-    configs = dict(own)
+    configs = dict(own_configs)
     return tuple(
         {
             "name": entry.name,

@@ -79,25 +79,25 @@ def _refused(group: str, error: ErrorCode) -> DescribeGroupResponse:
     return DescribeGroupResponse(error=error, group=group)
 
 
-def _row(of: DescribeGroupResponse, operations: int) -> dict[str, Any]:
+def _row(response: DescribeGroupResponse, operations: int) -> dict[str, Any]:
     return {
-        "error_code": of.error,
-        "error_message": of.error_message,
-        "group_id": of.group,
-        "group_state": of.state,
-        "protocol_type": of.protocol_type,
-        "protocol_data": of.protocol,
-        "members": map(_member, of.members),
-        "authorized_operations": operations if of.error is NONE else OPERATIONS_NOT_REQUESTED,
+        "error_code": response.error,
+        "error_message": response.error_message,
+        "group_id": response.group,
+        "group_state": response.state,
+        "protocol_type": response.protocol_type,
+        "protocol_data": response.protocol,
+        "members": map(_member, response.members),
+        "authorized_operations": operations if response.error is NONE else OPERATIONS_NOT_REQUESTED,
     }
 
 
-def _member(of: DescribedMember) -> dict[str, Any]:
+def _member(member: DescribedMember) -> dict[str, Any]:
     return {
-        "member_id": of.member_id,
-        "group_instance_id": of.instance_id,
-        "client_id": of.client_id,
-        "client_host": of.client_host,
-        "member_metadata": of.metadata,
-        "member_assignment": of.assignment,
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "member_metadata": member.metadata,
+        "member_assignment": member.assignment,
     }

@@ -89,9 +89,9 @@ def _respond(exchange: Exchange, response: LeaveGroupResponse) -> None:
     exchange.respond(new_response(exchange.api_key, version, error_code=error, members=members))
 
 
-def _member(of: LeftMember) -> dict[str, Any]:
+def _member(member: LeftMember) -> dict[str, Any]:
     return {
-        "member_id": of.member_id,
-        "group_instance_id": of.instance_id,
-        "error_code": of.error,
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "error_code": member.error,
     }

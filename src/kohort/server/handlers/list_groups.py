@@ -83,10 +83,10 @@ async def _known(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in KNOWN if name in times) or (names[0],)
 
 
-def _row(of: ListedGroup) -> dict[str, Any]:
+def _row(listed: ListedGroup) -> dict[str, Any]:
     return {
-        "group_id": of.group,
-        "protocol_type": of.protocol_type,
-        "group_state": of.state,
-        "group_type": of.type,
+        "group_id": listed.group,
+        "protocol_type": listed.protocol_type,
+        "group_state": listed.state,
+        "group_type": listed.type,
     }

@@ -398,13 +398,13 @@ class _Group:
         ]
 
 
-def _partition(of: FetchedOffset) -> _Fields:
+def _partition(fetched: FetchedOffset) -> _Fields:
     return {
-        "partition_index": of.partition,
-        "committed_offset": of.offset,
-        "committed_leader_epoch": of.leader_epoch,
-        "metadata": of.metadata,
-        "error_code": of.error,
+        "partition_index": fetched.partition,
+        "committed_offset": fetched.offset,
+        "committed_leader_epoch": fetched.leader_epoch,
+        "metadata": fetched.metadata,
+        "error_code": fetched.error,
     }
 
 

@@ -25,20 +25,20 @@ def handle(
         code, message = ErrorCode.illegal_sasl_state, "SASL is not served by this listener"
         exchange.respond(_response(exchange, AuthenticateAnswer(code, message)))
         return None
-    answer = login.authenticate(request.auth_bytes)
-    entity = _response(exchange, answer)
-    if answer.has_failed:
+    outcome = login.authenticate(request.auth_bytes)
+    entity = _response(exchange, outcome)
+    if outcome.has_failed:
         return login.fail(partial(exchange.respond, entity))
     exchange.respond(entity)
     return None
 
 
-def _response(exchange: Exchange, answer: AuthenticateAnswer) -> Any:
+def _response(exchange: Exchange, outcome: AuthenticateAnswer) -> Any:
     return response(
         exchange.api_key,
         exchange.version,
-        error_code=answer.code,
-        error_message=answer.error_message,
-        auth_bytes=answer.auth_bytes,
-        session_lifetime_ms=answer.session_lifetime_ms,
+        error_code=outcome.code,
+        error_message=outcome.error_message,
+        auth_bytes=outcome.auth_bytes,
+        session_lifetime_ms=outcome.session_lifetime_ms,
     )

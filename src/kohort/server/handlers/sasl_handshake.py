@@ -26,8 +26,8 @@ def handle(
         exchange.respond(response(exchange.api_key, exchange.version, error_code=code))
         return None
     code, mechanisms, has_failed = login.handshake(exchange.version, request.mechanism)
-    answer = response(exchange.api_key, exchange.version, error_code=code, mechanisms=mechanisms)
+    outcome = response(exchange.api_key, exchange.version, error_code=code, mechanisms=mechanisms)
     if has_failed:
-        return login.fail(partial(exchange.respond, answer))
-    exchange.respond(answer)
+        return login.fail(partial(exchange.respond, outcome))
+    exchange.respond(outcome)
     return None

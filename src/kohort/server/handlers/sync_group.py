@@ -52,8 +52,8 @@ def _assignments(
     return tuple(assignments)
 
 
-def _assignment(of: "SyncGroupRequestAssignment") -> tuple[str, bytes]:
-    return of.member_id, of.assignment
+def _assignment(assignment: "SyncGroupRequestAssignment") -> tuple[str, bytes]:
+    return assignment.member_id, assignment.assignment
 
 
 def _submit(

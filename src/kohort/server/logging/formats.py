@@ -114,10 +114,10 @@ def _summary(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    where = (
+    location = (
         "" if trace is None else (f" ({trace.tb_frame.f_code.co_qualname}, line {trace.tb_lineno})")
     )
-    return f"{type(error).__name__}: {error}{where}"
+    return f"{type(error).__name__}: {error}{location}"
 
 
 def _quoted(value: object) -> str:

@@ -258,12 +258,14 @@ class Connection(asyncio.Protocol):
     def fail(self, error: BaseException, exchange: Exchange | None = None) -> None:
         """Close because a request (if none is named, the one in progress) raised; log where."""
         self._metrics.failed += 1
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        code = where.tb_frame.f_code if where is not None else None
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        code = traceback.tb_frame.f_code if traceback is not None else None
         location = (
-            f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
+            f"{os.path.basename(code.co_filename)}:{traceback.tb_lineno}"
+            if code and traceback
+            else "?"
         )
         request = exchange or self._queue.in_progress
         self._shared.log.log(logging.ERROR, "%r failed: %r at %s", request, error, location)
@@ -449,12 +451,12 @@ class Connection(asyncio.Protocol):
     def _authenticate_raw(self, frame: bytes, login: Login) -> None:
         """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""
         self._begin(Exchange(self, SASL_AUTHENTICATE, 0, 0, ""))
-        answer = login.authenticate(frame[CONTENT:])
-        if answer.has_failed:
+        outcome = login.authenticate(frame[CONTENT:])
+        if outcome.has_failed:
             self._run(login.fail())
             return
         self._end(SASL_AUTHENTICATE)
-        token = len(answer.auth_bytes).to_bytes(CONTENT, "big") + answer.auth_bytes
+        token = len(outcome.auth_bytes).to_bytes(CONTENT, "big") + outcome.auth_bytes
         self._out.append(token)
         self._out_size += len(token)
 

@@ -92,13 +92,13 @@ class _Inside:
         pieces = (body,) if isinstance(body, bytes) else body
         data = b"".join(loaded(piece, len(piece)) for piece in pieces)
         head = frame_head(exchange.api_key, exchange.version, exchange.correlation_id, len(data))
-        answer = response(
+        envelope = response(
             ENVELOPE,
             self._envelope.version,
             response_data=head[CONTENT:] + data,
             error_code=ErrorCode.none,
         )
-        self._envelope.respond_encoded(encode(answer), errors)
+        self._envelope.respond_encoded(encode(envelope), errors)
 
     def cache_request(self, request: RepeatedRequest) -> None:
         """No request in an envelope is repeated."""

@@ -92,12 +92,12 @@ class Listeners:
     async def bind(self, config: ListenerConfig, protection: Protection = UNPROTECTED) -> Address:
         """Listen on an address and return it. Raises OSError."""
         address, sockets = await listen_on(config.address)
-        shown = address if config.advertised == config.address else config.advertised
+        advertised = address if config.advertised == config.address else config.advertised
         endpoint = Endpoint(
             listener=config.name,
             security_protocol=config.security_protocol,
-            host=shown.host,
-            port=shown.port or address.port,
+            host=advertised.host,
+            port=advertised.port or address.port,
         )
         rates: tuple[CreationRate, ...] = (self._rate(config.name),)
         if config.name != self._limits.for_nodes:

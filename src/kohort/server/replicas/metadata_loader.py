@@ -69,8 +69,8 @@ class MetadataLoader:
         """
         await self._retry_directories()
         unread = [logged for logged in records if logged[0] >= self._metadata.end_offset]
-        for _, records in groupby(unread, _batch_key):
-            batch = [*records]
+        for _, batch_records in groupby(unread, _batch_key):
+            batch = [*batch_records]
             await self._prepare([logged for _, logged in batch if isinstance(logged, TopicRecord)])
             for offset, record in batch:
                 self._metadata.replay(offset, record)

@@ -62,35 +62,35 @@ class SaslListeners:
         await self._opened.aclose()
 
     async def _new_server(self, listener: str, mechanism: str) -> Callable[[], SaslServer]:
-        of = partial(self._config.of_listener, listener, mechanism=mechanism)
+        value_of = partial(self._config.of_listener, listener, mechanism=mechanism)
         if mechanism in BY_MECHANISM:
             return partial(self._new_scram_server, BY_MECHANISM[mechanism])
         if mechanism == plain.MECHANISM:
-            return partial(PlainServer, _plain_users(listener, of("sasl.jaas.config")))
+            return partial(PlainServer, _plain_users(listener, value_of("sasl.jaas.config")))
         assert mechanism == oauthbearer.MECHANISM
-        return partial(OAuthBearerServer, await self._validator(listener, of))
+        return partial(OAuthBearerServer, await self._validator(listener, value_of))
 
     def _new_scram_server(self, kind: ScramMechanism) -> ScramServer:
         return ScramServer(kind, self._users(), secrets.token_urlsafe(_NONCE_BYTES))
 
-    async def _validator(self, listener: str, of: Callable[[str], Any]) -> Validate:
+    async def _validator(self, listener: str, value_of: Callable[[str], Any]) -> Validate:
         url, principal = (
-            of("sasl.oauthbearer.jwks.endpoint.url"),
-            of("sasl.oauthbearer.sub.claim.name"),
+            value_of("sasl.oauthbearer.jwks.endpoint.url"),
+            value_of("sasl.oauthbearer.sub.claim.name"),
         )
         if url is None:
-            if not of("sasl.oauthbearer.unsecured"):
+            if not value_of("sasl.oauthbearer.unsecured"):
                 raise ConfigError(
                     f"sasl.oauthbearer.jwks.endpoint.url: listener {listener} needs it for "
                     "OAUTHBEARER, or sasl.oauthbearer.unsecured for development"
                 )
             return jwt.UnsecuredJwtValidator(now_s=self._now_s, principal_claim=principal)
         validate_url(url, self._config["org.apache.kafka.sasl.oauthbearer.allowed.urls"])
-        keys = await self._keys(url, of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
+        keys = await self._keys(url, value_of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
         rules = jwt.JwtRules(
-            audience=of("sasl.oauthbearer.expected.audience"),
-            issuer=of("sasl.oauthbearer.expected.issuer"),
-            skew_s=of("sasl.oauthbearer.clock.skew.seconds"),
+            audience=value_of("sasl.oauthbearer.expected.audience"),
+            issuer=value_of("sasl.oauthbearer.expected.issuer"),
+            skew_s=value_of("sasl.oauthbearer.clock.skew.seconds"),
             principal_claim=principal,
         )
         return jwt.JwtValidator(

@@ -34,9 +34,9 @@ def worker_config(config: Config, index: int, ports: Mapping[str, int]) -> Confi
 
 
 def _listener(listener: ListenerConfig, index: int, port: int) -> ListenerConfig:
-    shown = listener.advertised
+    advertised = listener.advertised
     return replace(
         listener,
         address=Address(listener.address.host, port + index),
-        advertised=Address(shown.host, (shown.port or port) + index),
+        advertised=Address(advertised.host, (advertised.port or port) + index),
     )

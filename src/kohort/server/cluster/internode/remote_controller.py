@@ -82,12 +82,12 @@ class RemoteController:
     async def _retry_until_response(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Send a request until it has a response, as Kafka's brokers do, for `RETRY_TIMEOUT_S`."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + RETRY_TIMEOUT_S
+        deadline = loop.time() + RETRY_TIMEOUT_S
         while True:
             try:
                 return await ask()
             except NodeUnreachableError as error:
-                if loop.time() > until:
+                if loop.time() > deadline:
                     raise KafkaError(
                         ErrorCode.not_controller, f"The controller cannot be reached: {error}"
                     ) from error
