@@ -55,7 +55,7 @@ NOT_RUN: Final = {
     ("README.md", "make run"): "installs; `.ci/extras` does so, and CI's `make` targets",
     ("README.md", "pip install"): "installs from the address of a repository",
     ("docs/coming-from.md", "consumer = AIOKafkaConsumer"): "a part of a program of aiokafka",
-    ("docs/conformance.md", "python tests/peers/kafka.py"): "starts an Apache Kafka and records it",
+    ("docs/conformance.md", "make record"): "starts an Apache Kafka and records it",
     ("docs/design.md", "result = shard"): "the idea, not the code",
     ("docs/operations.md", "2026-01-31T09:31:00"): "a line after a minute of rebalances",
     ("docs/operations.md", "kafka-configs.sh"): "a command of Apache Kafka",
