@@ -26,7 +26,7 @@ SINGLE = (
 SPARK = ("tests/spark/", "tests/demo/test_spark_show.py", "tests/interop/test_spark.py")
 WITHOUT_SESSION = re.compile(
     r"tests/spark/test_(cluster|command|connect|docs|exactly_once_writing|fetching|java|logs"
-    r"|membership|offset_queries|options|pipeline|racks|ranges|schema|topic_errors|topic_ids"
+    r"|membership|offset_queries|options|pipeline|racks|ranges|read_schema|topic_errors|topic_ids"
     r"|transactional_sink|versions|workers|writing)\.py"
 )
 FIRST = ("tests/spark/", "tests/live/", "tests/conformance/test_kohort.py", "tests/interop/")

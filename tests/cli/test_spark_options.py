@@ -9,7 +9,7 @@ from client.conftest import certificate
 from kohort.cli import spark
 from kohort.client.config import ClientConfig
 from kohort.client.security.client_credentials import ClientCredentials
-from kohort.spark.connecting import client_config
+from kohort.spark.kafka_options import client_config
 
 __all__ = ["certificate"]
 LOGIN = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism="

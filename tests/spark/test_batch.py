@@ -185,11 +185,11 @@ class TestWhatIsGone:
         [
             (
                 {"endingOffsets": {"0": 11, "1": -1, "2": -1}},
-                "option endingOffsets: 11 of .*-0 is behind its end, offset 10",
+                "option endingOffsets: offset 11 of .*-0 is beyond its end, offset 10",
             ),
             (
                 {"startingOffsets": {"0": 0, "1": 99, "2": 0}},
-                "option startingOffsets: 99 of .*-1 is behind its end",
+                "option startingOffsets: offset 99 of .*-1 is beyond its end",
             ),
         ],
     )

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kohort.errors import KafkaError, KohortError
 from kohort.protocol.batches import Codec
-from kohort.spark import offset_queries, reaching
+from kohort.spark import bootstrap_check, offset_queries
 from kohort.spark.batch import BatchReader
 from kohort.spark.data_loss import DataLossError
 from kohort.spark.offset_queries import OffsetQueries
@@ -25,7 +25,7 @@ HERE = TopicPartition("asking-here", 0)
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(offset_queries, "SOON_MS", 200)
+    monkeypatch.setattr(offset_queries, "EXISTENCE_CHECK_MS", 200)
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,10 @@ def options(topics, filled):
 
 
 def test_addresses_that_refuse_connections_end_a_query_soon(monkeypatch):
-    monkeypatch.setattr(reaching, "REFUSED_S", 0.2)
+    monkeypatch.setattr(bootstrap_check, "REFUSED_S", 0.2)
     given = {"kafka.bootstrap.servers": f"localhost:{free_port()}", "subscribe": "orders"}
     given["fetchOffset.numRetries"] = "5"
-    with pytest.raises(reaching.ConnectionsRefusedError, match="no broker listens at"):
+    with pytest.raises(bootstrap_check.ConnectionsRefusedError, match="no broker listens at"):
         OffsetQueries(parse_read(given, streaming=True)).partitions()
 
 
@@ -126,8 +126,8 @@ def test_losses_that_are_accepted_are_told_with_their_offsets(options, topics, c
         "data loss: trimmed-0 ends at offset 5, before 7, up to where it was to be read: offsets "
         "from 5 to below 7",
         f"data loss: trimmed-0 was to be read from offset 1, {taken} from 1 to below 3",
-        "data loss: option endingOffsets: 9 of trimmed-0 is behind its end, offset 5: lost are "
-        "offsets from 5 to below 9",
+        "data loss: option endingOffsets: offset 9 of trimmed-0 is beyond its end, offset 5: "
+        "lost are offsets from 5 to below 9",
     ]
 
 

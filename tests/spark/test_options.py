@@ -8,7 +8,7 @@ from client.conftest import certificate
 from kohort.client.properties import RefusedOptionsError
 from kohort.client.security.client_credentials import ClientCredentials
 from kohort.errors import ConfigError
-from kohort.spark import connecting
+from kohort.spark import kafka_options
 from kohort.spark.membership import group_options, validate_group
 from kohort.spark.options import Bound, GroupMode, TopicSubscription, parse_read
 from kohort.spark.positions import EARLIEST, LATEST
@@ -116,7 +116,7 @@ class TestTransactionalSink:
 class TestBounds:
     def test_offsets_of_a_checkpoint_can_be_starting_offsets(self):
         text = '{"@ids": {"a": "x"}, "@begin": {"a": {"0": 1}}, "a": {"0": 5}}'
-        assert stream(startingOffsets=text).starting.at == {TopicPartition("a", 0): 5}
+        assert stream(startingOffsets=text).starting.offsets == {TopicPartition("a", 0): 5}
 
     def test_defaults_are_those_of_sparks_source(self):
         assert batch().starting.everywhere == EARLIEST
@@ -128,11 +128,11 @@ class TestBounds:
             startingOffsets='{"orders": {"0": 23, "1": -2}}',
             endingOffsets='{"orders": {"0": -1, "1": 5}}',
         )
-        assert found.starting.at == {
+        assert found.starting.offsets == {
             TopicPartition("orders", 0): 23,
             TopicPartition("orders", 1): EARLIEST,
         }
-        assert found.ending.at == {
+        assert found.ending.offsets == {
             TopicPartition("orders", 0): LATEST,
             TopicPartition("orders", 1): 5,
         }
@@ -296,7 +296,7 @@ class TestTheRest:
     @pytest.mark.parametrize(
         ("option", "advice"),
         [
-            ("kafka.auto.offset.reset", "say startingOffsets instead"),
+            ("kafka.auto.offset.reset", "set startingOffsets instead"),
             ("kafka.enable.auto.commit", "the query commits by groupMode"),
             ("kafka.config.providers", "resolve the values in the program"),
             ("kafka.ssl.engine.factory.class", "name stores in kafka.ssl.truststore"),
@@ -323,9 +323,9 @@ class TestWithoutEffect:
         ("option", "why"),
         [
             ("kafka.max.poll.records", "see maxOffsetsPerTrigger"),
-            ("kafka.ssl.enabled.protocols", "versions and ciphers of TLS"),
+            ("kafka.ssl.enabled.protocols", "Python chooses"),
             ("kafka.sasl.kerberos.kinit.cmd", "the mechanism is not Kerberos"),
-            ("kafka.metric.reporters", "no Java client is at work"),
+            ("kafka.metric.reporters", "the client is not Java"),
             ("kafka.linger.ms", "a task sends batches when they are full"),
             ("kafka.acks", "it is for writes"),
             ("kafka.session.timeout.ms", "it is for members of a group"),
@@ -602,7 +602,7 @@ class TestSecurity:
             "sasl.mechanism=PLAIN\nsasl.username=ann\nsasl.password=s3cret\n"
         )
         for found in (batch(security=file), write(security=file)):
-            config = connecting.client_config(dict(found.kafka))
+            config = kafka_options.client_config(dict(found.kafka))
             assert config.security.password == "s3cret"
             assert "other" not in str(config.servers)
             assert "s3cret" not in repr(found)

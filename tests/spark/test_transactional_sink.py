@@ -450,7 +450,9 @@ def test_rows_without_records_of_the_member(pipe):
     query.checkpoint.append(query.checkpoint[-1])
     rows = query.sink.task([pa.record_batch({"value": [b"of another stream"]})])
     token = plan_token(query.sink.options.transactional_id)
-    with pytest.raises(KohortError, match="the member is the only stream that a query reads"):
+    with pytest.raises(
+        KohortError, match="with transactionalSink a query may read no other stream"
+    ):
         query.sink.commit([replace(rows, query_id="q", plan_token=token)], 9)
     assert pipe.rows() == pipe.written
 
@@ -497,7 +499,9 @@ def test_a_sink_that_does_not_commit_the_offsets(pipe):
     """It has another transactional id, or none."""
     query = pipe.query()
     query.plan()
-    with pytest.raises(KohortError, match="its offsets are not committed: transactionalSink"):
+    with pytest.raises(
+        KohortError, match="without a commit of its offsets: with transactionalSink"
+    ):
         query.plan()
 
 
@@ -590,7 +594,7 @@ class TestPlans:
     def test_a_plan_has_the_offsets_of_one_micro_batch(self, source):
         assert plan_of("totals-1").offsets == {}
         assert plan_token("totals-2") is None
-        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
+        source.plan_commit(GROUP, OFFSETS, TOPIC_IDS)
         found = plan_of("totals-1")
         assert (found.group, found.offsets, found.producer) == (GROUP, OFFSETS, PRODUCER)
         assert found.topic_ids == TOPIC_IDS
@@ -601,15 +605,15 @@ class TestPlans:
             member_plan("totals-1", found.token)
 
     def test_a_plan_whose_offsets_are_not_committed_is_an_error(self, source):
-        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
+        source.plan_commit(GROUP, OFFSETS, TOPIC_IDS)
         plan_of("totals-1").mark_committed((7, 1))
         source.end_micro_batch()
-        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
-        with pytest.raises(KohortError, match="its offsets are not committed"):
+        source.plan_commit(GROUP, OFFSETS, TOPIC_IDS)
+        with pytest.raises(KohortError, match="without a commit of its offsets"):
             source.end_micro_batch()
 
     def test_a_plan_is_renewed_in_the_next_generation(self, source):
-        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
+        source.plan_commit(GROUP, OFFSETS, TOPIC_IDS)
         found, later = plan_of("totals-1"), replace(GROUP, generation_id=3)
         assert found.renewed(0) is None
         source.renew(later)
@@ -621,7 +625,7 @@ class TestPlans:
 
     def test_a_plan_in_flight_outlasts_its_source(self, source):
         """A sink without a plan is one without a member, which writes."""
-        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
+        source.plan_commit(GROUP, OFFSETS, TOPIC_IDS)
         source.close()
         token = plan_token("totals-1")
         assert token is not None
@@ -633,7 +637,7 @@ class TestPlans:
         assert plan_token("totals-1") is None
 
     def test_plans_of_a_sink_have_one_source(self, source):
-        with pytest.raises(KohortError, match="another source of this driver has the sink"):
+        with pytest.raises(KohortError, match="another source of this driver already uses"):
             SinkOffsets("totals-1").open(0)
         source.close()
         SinkOffsets("totals-1").open(0)

@@ -4,8 +4,8 @@ import pyspark
 import pytest
 
 from kohort.errors import ConfigError
-from kohort.spark import KohortDataSource, reaching
-from kohort.spark.schema import read_schema
+from kohort.spark import KohortDataSource, bootstrap_check
+from kohort.spark.read_schema import read_schema
 
 SCHEMA = read_schema(include_headers=False)
 
@@ -30,7 +30,7 @@ def read(source):
 )
 def test_streams_need_later_versions_than_batches(source, monkeypatch, version, able, unable):
     monkeypatch.setattr(pyspark, "__version__", version)
-    monkeypatch.setattr(reaching, "validate_listening", lambda _: None)
+    monkeypatch.setattr(bootstrap_check, "validate_listening", lambda _: None)
     assert source.reader(SCHEMA)
     assert source.writer(SCHEMA, overwrite=False)
     for ask in able:

@@ -243,16 +243,16 @@ def _conf(options: argparse.Namespace) -> dict[str, str]:
 
 def kafka_options(options: argparse.Namespace) -> dict[str, str]:
     """`kafka.*` options from `-b`, `-F` and `-X`. Raises RefusedError."""
-    from kohort.spark import connecting
+    from kohort.spark import kafka_options
 
-    properties = client_properties(options, connecting.READS)
+    properties = client_properties(options, kafka_options.READS)
     client_config(options, properties)
     explicit = (word.partition("=")[0] for word in options.properties)
     given = {LIBRDKAFKA.get(name, name) for name in explicit}
     known = {
         name: value
         for name, value in properties.items()
-        if name in given or name in connecting.KNOWN
+        if name in given or name in kafka_options.KNOWN
     }
     return {
         "bootstrap.servers": "localhost:9092",

@@ -12,17 +12,17 @@ from typing import Any, Final, TypeVar
 
 from kohort.client.cluster import Cluster
 from kohort.client.concurrency import BackgroundLoop, background_loop
-from kohort.spark.connecting import client_config
+from kohort.spark.kafka_options import client_config
 from kohort.spark.raw_options import Pairs
 
 T = TypeVar("T")
 
 _clusters: Final[dict[BackgroundLoop, dict[Pairs, Cluster]]] = {}
-"""The open clusters of each loop: a process that is forked has another loop."""
+"""The open clusters of each loop: a forked process has another loop."""
 
 
 def start(work: Coroutine[Any, Any, T]) -> "Future[T]":
-    """Run `work` on the loop, beside the caller."""
+    """Run `work` on the loop without waiting for it."""
     return background_loop().start(work)
 
 
@@ -32,7 +32,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def cluster(kafka: Pairs) -> Cluster:
-    """The open cluster that these `kafka.*` options lead to; to be called on the loop."""
+    """The open cluster of these `kafka.*` options. Call it on the loop."""
     clusters = _clusters.setdefault(background_loop(), {})
     if kafka not in clusters:
         clusters[kafka] = Cluster(client_config(dict(kafka)))

@@ -8,8 +8,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kohort.errors import ConfigError
 from kohort.spark import fetching, frames
-from kohort.spark.cause_first import cause_first
 from kohort.spark.data_loss import DataLossError, raise_or_warn, span
+from kohort.spark.error_messages import cause_first
 from kohort.spark.logs import log_to_stderr
 from kohort.spark.offset_queries import OffsetQueries, ids_of, validate_named
 from kohort.spark.options import ReadOptions
@@ -32,7 +32,7 @@ class BatchReader(TaskObject, DataSourceReader):
         validate_named(options, partitions)
         start = queries.resolve(options.starting, partitions)
         end = queries.resolve(options.ending, partitions)
-        if options.starting.at is not None or options.ending.at is not None:
+        if options.starting.offsets is not None or options.ending.offsets is not None:
             end = _limit_to_end(options, start, end, queries.latest(partitions))
         _validate_order(options, start, end)
         offset_ranges = split(
@@ -40,7 +40,7 @@ class BatchReader(TaskObject, DataSourceReader):
             options.min_partitions,
             options.max_records_per_partition,
         )
-        # Spark takes no partitions at all as one whose value is None.
+        # Spark takes an empty list for one partition with the value None.
         return list[InputPartition](offset_ranges) or [OffsetRange("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -60,24 +60,24 @@ class BatchReader(TaskObject, DataSourceReader):
 def _limit_to_end(
     options: ReadOptions, start: Positions, end: Positions, latest: Positions
 ) -> Positions:
-    """The end of a read whose offsets were named, at most the end of each partition.
+    """Limit explicit end offsets to the end of each partition.
 
-    Records were lost if an offset lies beyond that, or the option is wrong.
+    An offset beyond the end is an error of the option, or of lost records.
     """
     for bound, offsets in ((options.starting, start), (options.ending, end)):
         for tp in sorted(tp for tp, offset in offsets.items() if offset > latest.get(tp, 0)):
             _refuse_or_warn(
                 options,
-                f"option {bound.option}: {offsets[tp]} of {tp} is behind its end, offset "
+                f"option {bound.option}: offset {offsets[tp]} of {tp} is beyond its end, offset "
                 f"{latest.get(tp, 0)}: lost are {span(latest.get(tp, 0), offsets[tp])}",
             )
     return {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
 
 
 def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> None:
-    """Raise ConfigError, or log, where a read would end before it starts.
+    """Raise ConfigError, or log a warning, if a read would end before it starts.
 
-    Either the options contradict each other, or the records are gone.
+    Either the options contradict each other, or the records were deleted.
     """
     for tp in sorted(tp for tp in end if end[tp] < start[tp]):
         _refuse_or_warn(
@@ -87,8 +87,8 @@ def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> N
         )
 
 
-def _refuse_or_warn(options: ReadOptions, what: str) -> None:
+def _refuse_or_warn(options: ReadOptions, problem: str) -> None:
     """Raise ConfigError, or log a warning if `failOnDataLoss` is false."""
     if options.fail_on_data_loss:
-        raise ConfigError(f"{what}; correct it, or set failOnDataLoss to false to read the rest")
-    raise_or_warn(what, fail=False)
+        raise ConfigError(f"{problem}; correct it, or set failOnDataLoss to false to read the rest")
+    raise_or_warn(problem, fail=False)

@@ -1,6 +1,6 @@
-"""Records that were to be read and are gone.
+"""Records that were deleted before they were read.
 
-`failOnDataLoss` says whether that ends the query, or is a warning of the logger `kohort.spark`.
+With `failOnDataLoss` this ends the query, without it the logger `kohort.spark` warns.
 """
 
 import logging
@@ -17,14 +17,14 @@ AGAIN: Final = "was deleted and created again"
 
 
 class DataLossError(KohortError):
-    """Records that were to be read are gone; `failOnDataLoss` says whether that ends the query."""
+    """Records were deleted before they were read, and `failOnDataLoss` is true."""
 
 
-def raise_or_warn(what: str, *, fail: bool) -> None:
-    """Raise DataLossError, or tell the loss in the log, as `failOnDataLoss` says."""
+def raise_or_warn(loss: str, *, fail: bool) -> None:
+    """Raise DataLossError if `fail`, otherwise log a warning."""
     if fail:
-        raise DataLossError(what + ADVICE)
-    logger.warning("data loss: %s", what)
+        raise DataLossError(loss + ADVICE)
+    logger.warning("data loss: %s", loss)
 
 
 def span(start: int, end: int) -> str:
@@ -32,19 +32,19 @@ def span(start: int, end: int) -> str:
     return f"offsets from {start} to below {end}"
 
 
-def gone(tp: TopicPartition, how: str, start: int, end: int) -> str:
-    """The message for a read of [start, end) from a partition that is not there any more.
+def deleted(tp: TopicPartition, how: str, start: int, end: int) -> str:
+    """The message for a read of [start, end) from a deleted or recreated partition.
 
     `how` is GONE or AGAIN.
     """
     return f"{tp} {how}, with what was to be read of it: {span(start, end)}"
 
 
-def misplaced(tp: TopicPartition, start: int, earliest: int, end: int) -> str:
+def out_of_range(tp: TopicPartition, start: int, earliest: int, end: int) -> str:
     """The message for a read of [start, end) where the log, from `earliest` on, lacks `start`."""
     if start < earliest:
-        gone = span(start, min(earliest, end))
-        now = f"its first record has offset {earliest} now: retention or a deletion took {gone}"
+        lost = span(start, min(earliest, end))
+        now = f"its first record has offset {earliest} now: retention or a deletion took {lost}"
     else:
         now = "it ends before that now: its log was cut, or the topic was deleted and created again"
     return f"{tp} was to be read from offset {start}, {now}"

@@ -53,35 +53,35 @@ def letter(is_dead: "Column", message: str) -> "Column":
 
 
 def is_kept(letter: "Column", options: WriteOptions) -> "Column":
-    """Whether a row has no letter. Where the column is evaluated, the letters are sent."""
+    """Column that is true for rows without a letter. Evaluating it sends the letters."""
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import functions
 
     def send(letters: pa.Array) -> pa.Array:
-        from kohort.spark.sending import Sending  # LLVM, which only tasks need
+        from kohort.spark.row_sender import RowSender  # loads LLVM, which only tasks need
 
-        found = letters.drop_null()
-        if len(found):
-            with Sending(options) as sending:
-                sending.send(options.topic or "", pa.RecordBatch.from_struct_array(found))
+        rows = letters.drop_null()
+        if len(rows):
+            with RowSender(options) as sending:
+                sending.send(options.topic or "", pa.RecordBatch.from_struct_array(rows))
         return letters.is_null()
 
     arrow_udf: Any = functions.arrow_udf  # type: ignore[attr-defined]  # not in PySpark's stubs
     # Spark may evaluate a deterministic column twice, or not at all.
-    found: Column = arrow_udf(send, "boolean").asNondeterministic()(letter)
-    return found
+    kept: Column = arrow_udf(send, "boolean").asNondeterministic()(letter)
+    return kept
 
 
 def validate_topic(options: WriteOptions) -> None:
-    """Ask for the topic, which creates it where brokers create topics by themselves.
+    """Request the topic. Brokers with auto.create.topics.enable create it.
 
     Raises KafkaError, and GaveUpError if it does not exist.
     """
-    from kohort.spark.sending import partition_count
+    from kohort.spark.row_sender import partition_count
 
-    async def ask() -> int:
+    async def request() -> int:
         cluster = await background.cluster(options.kafka)
         timeout_ms = cluster.config.default_api_timeout_ms
         return await partition_count(cluster, options.topic or "", timeout_ms)
 
-    background.run(ask())
+    background.run(request())

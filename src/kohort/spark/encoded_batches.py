@@ -1,7 +1,7 @@
-"""Record batches of a topic as rows of Arrow: what tasks of an exactly-once write hand over.
+"""Record batches as rows of Arrow, in which tasks of an exactly-once write hand them over.
 
-Encoding and compression take most of the time of a write. All tasks do that at once; the process
-that sends for them only has to move bytes.
+Encoding and compression take most of the time of a write. All tasks do that in parallel; the
+process that sends for them only moves bytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:  # the process that sends needs no encoder
     from kohort.columnar.encoding import Encoded
-    from kohort.spark.sending import RowEncoder
+    from kohort.spark.row_sender import RowEncoder
 
 RecordBatch: TypeAlias = Any
 
@@ -56,22 +56,22 @@ def pack(encoder: "RowEncoder", options: WriteOptions, rows: RecordBatch) -> Rec
 
     Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError.
     """
-    found = [
+    encoded = [
         EncodedBatch(
             topic,
-            each.partition,
-            compress(options.codec, each.records),
-            len(each.records),
-            each.count,
-            each.base_timestamp,
-            each.max_timestamp,
+            batch.partition,
+            compress(options.codec, batch.records),
+            len(batch.records),
+            batch.count,
+            batch.base_timestamp,
+            batch.max_timestamp,
         )
         for topic, of_topic in by_topic(rows, options.topic)
-        for each in _encoded(encoder, topic, of_topic)
+        for batch in _encoded(encoder, topic, of_topic)
     ]
-    columns = zip(*found, strict=True) if found else [()] * len(_SCHEMA)
+    columns = zip(*encoded, strict=True) if encoded else [()] * len(_SCHEMA)
     return pa.record_batch(
-        [pa.array(column, each.type) for column, each in zip(columns, _SCHEMA, strict=True)],
+        [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)],
         schema=_SCHEMA,
     )
 
@@ -83,7 +83,7 @@ def _encoded(encoder: "RowEncoder", topic: str, rows: RecordBatch) -> "Iterator[
 
 
 def unpack(batches: Iterable[RecordBatch]) -> Iterator[EncodedBatch]:
-    """What `pack` packed; the records are views of it."""
+    """The batches that `pack` packed; their records are views of it."""
     for batch in batches:
         columns = [
             map(_view, column) if pa.types.is_large_binary(column.type) else column.to_pylist()

@@ -15,7 +15,7 @@ from kohort.client.cluster import EARLIEST, Cluster, Offset, TopicMetadata, list
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.spark import background, workers
-from kohort.spark.data_loss import AGAIN, gone, misplaced, raise_or_warn
+from kohort.spark.data_loss import AGAIN, deleted, out_of_range, raise_or_warn
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import topic_id
 from kohort.spark.ranges import OffsetRange
@@ -38,7 +38,7 @@ RECREATED_AFTER: Final = 3
 def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
     """The records of `offset_range` as Arrow record batches.
 
-    Raises DataLossError where records are gone, unless `failOnDataLoss` is false; KafkaError;
+    Raises DataLossError if records were deleted, unless `failOnDataLoss` is false; KafkaError;
     GaveUpError if the leader could not be reached.
     """
     from kohort.columnar.decoding import decode_batches
@@ -95,7 +95,7 @@ class _Fetch:
     """Fetches of one range."""
 
     def __init__(self, options: ReadOptions, offset_range: OffsetRange) -> None:
-        # Imported by the first task that fetches: the driver, which plans, does without.
+        # Imported by the first task that fetches: the driver, which only plans, does not need it.
         from kohort.client.fetch import FetchSettings
 
         self._options = options
@@ -115,25 +115,25 @@ class _Fetch:
             rack=options.kafka_option("client.rack") or "",
         )
         self._replica: int | None = None
-        """Node id of the follower from which the leader has us read (KIP-392)."""
+        """Node id of the follower that the leader named as the preferred replica (KIP-392)."""
 
     async def at(self, offset: int) -> FetchedRange:
-        """The next batches from `offset` on; if records are gone, from the first that is left.
+        """The next batches from `offset` on, or from the first record if `offset` was deleted.
 
-        A recreated topic has none: the next plan reads it.
+        Returns none of a recreated topic: the next plan reads it.
         """
         cluster = await background.cluster(self._options.kafka)
         try:
             return await self._retried(cluster, offset)
         except _RecreatedError:
-            what = gone(self._tp, AGAIN, offset, self._end)
+            loss = deleted(self._tp, AGAIN, offset, self._end)
             start = self._end
         except KafkaError as error:
             if error.code is not ErrorCode.offset_out_of_range:
                 raise
             start = await self._first_offset(cluster)
-            what = misplaced(self._tp, offset, start, self._end)
-        raise_or_warn(what, fail=self._options.fail_on_data_loss)
+            loss = out_of_range(self._tp, offset, start, self._end)
+        raise_or_warn(loss, fail=self._options.fail_on_data_loss)
         if not offset < start < self._end:
             return FetchedRange(offset, self._end, memoryview(b""), ())
         return await self._retried(cluster, start)
@@ -147,10 +147,10 @@ class _Fetch:
         )
 
     async def _first_offset(self, cluster: Cluster) -> int:
-        found = (await list_offsets(cluster, {self._tp: EARLIEST}))[self._tp]
-        if not isinstance(found, Offset):
-            raise fresh(found)
-        return found.offset
+        outcome = (await list_offsets(cluster, {self._tp: EARLIEST}))[self._tp]
+        if not isinstance(outcome, Offset):
+            raise fresh(outcome)
+        return outcome.offset
 
     async def _once(self, cluster: Cluster, offset: int) -> FetchedRange:
         from kohort.client.fetch import RequestedPartition, error_code
@@ -167,18 +167,18 @@ class _Fetch:
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
                 cluster.stale(self._tp.topic)
             raise fresh(error)
-        found = FetchedRange(
+        fetched = FetchedRange(
             offset, next_offset(response.records, offset), response.records, response.aborted
         )
-        if found.next_offset == offset:
+        if fetched.next_offset == offset:
             # The records existed when the task was planned; a new leader may lag behind.
             raise KafkaError(
                 ErrorCode.offset_not_available, (f"{self._tp} has nothing at offset {offset}")
             )
-        return found
+        return fetched
 
     def _validate_topic_id(self, cluster: Cluster, topic: TopicMetadata | None) -> None:
-        """Raise if this is another topic than the planned one, of the same name."""
+        """Raise if the topic was recreated since the plan."""
         now = topic_id(topic.id) if topic else None
         if self._topic_id is None or now is None or now == self._topic_id:
             return
@@ -191,7 +191,7 @@ class _Fetch:
     async def _response(
         self, cluster: Cluster, leader: int, requested: "RequestedPartition"
     ) -> "PartitionResponse":
-        """The response of the replica in `client.rack` that the leader names, else the leader's."""
+        """The response of the preferred replica in `client.rack`, otherwise of the leader."""
         if self._replica is None:
             response = await self._fetch_from(cluster, leader, requested)
             if response.error or response.preferred_replica < 0:
@@ -201,7 +201,7 @@ class _Fetch:
             response = await self._fetch_from(cluster, self._replica, requested)
             if not response.error and len(response.records):
                 return response
-        # It is gone or behind. The leader responds with records only to a client without a rack.
+        # The replica is down or behind. The leader returns records only to a client without a rack.
         self._replica, self._settings = None, replace(self._settings, rack="")
         return await self._fetch_from(cluster, leader, requested)
 
@@ -215,7 +215,7 @@ class _Fetch:
 
 
 class _RecreatedError(Exception):
-    """The topic was deleted, and another one has its name."""
+    """The topic was deleted and created again."""
 
 
 def next_offset(records: memoryview, offset: int) -> int:

@@ -2,9 +2,9 @@
 
 PySpark plans the partitions of a Python data source once for each `load()`: the JVM keeps them in
 the source's `PythonDataSourceV2`, beside the frames and views that were made of it. So all actions
-read the offsets of the first one. Tasks could look for a later end, but a stage that is computed
-again, after its shuffle files were lost, would then read other rows than the tasks that it feeds
-have read. `refreshed` drops the plan on the driver; `warn_of_reuse` has tasks tell of an old plan.
+read the offsets of the first one. Tasks could request a later end. But a stage that is recomputed
+after a loss of its shuffle files would then read other rows than the tasks of the next stage.
+`refreshed` drops the plan on the driver; `warn_of_reuse` makes tasks warn of an old plan.
 """
 
 import logging

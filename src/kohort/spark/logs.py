@@ -13,7 +13,7 @@ from kohort.util.printable import PrintableFormatter
 LEVEL: Final = "KOHORT_SPARK_LOG_LEVEL"
 """Environment variable with a level of Python's `logging`; WARNING by default, also for others.
 
-At INFO a member tells of its joins, generations and rebalances.
+At INFO a member logs its joins, generations and rebalances.
 """
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _TIME: Final = "%y/%m/%d %H:%M:%S"

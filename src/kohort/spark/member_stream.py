@@ -1,19 +1,19 @@
 """A streaming read that belongs to a consumer group (`groupMode=member`).
 
 The offset that Spark keeps has a position for every partition that this query ever had. Positions
-of partitions that other members own stay unchanged. If such a partition comes back, Spark must not
-count the records in between as this query's. So where a micro-batch does not start at the end of
-the one before, the offset has its start:
+of partitions that other members own stay unchanged. If such a partition is assigned to this query
+again, Spark must not count the records that other members have read. So if a micro-batch does not
+start at the end of the previous one, the offset has its start:
 
     {"@begin": {"orders": {"3": 50}}, "orders": {"0": 60, "3": 70}}
 
-So a restart repeats a micro-batch exactly, whichever member owns its partitions by then (no topic
-can be called `@begin`). Records that the other owner has read as well are then in both sinks. A
-sink that both write to removes them by (topic, partition, offset).
+So a restart repeats a micro-batch exactly, even if other members own its partitions by then (no
+topic can be called `@begin`). Records that the other owner has read as well are then in both sinks.
+A sink that both write to removes them by (topic, partition, offset).
 
 With `transactionalSink` the sink commits the offsets, in the transaction of the rows
-(`sink_offsets`). Then only the group's offsets say what was written: those of the checkpoint are
-ahead of them if the transaction was aborted. So a restart repeats a micro-batch without records,
+(`sink_offsets`). Then only the group's offsets count: the checkpoint is ahead of them if
+the transaction was aborted. So a restart repeats a micro-batch without records,
 and continues from the group's offsets. If that leads to the same end, the offset gets the key
 `@again`, because Spark skips a micro-batch whose end does not change.
 """
@@ -32,7 +32,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from kohort.client.admin import Admin
 from kohort.errors import KohortError, fresh, unless_error
 from kohort.spark import background
-from kohort.spark.cause_first import cause_first
+from kohort.spark.error_messages import cause_first
 from kohort.spark.membership import BlockingQueryMember, group_options
 from kohort.spark.offset_queries import Existing, ids_of, validate_named
 from kohort.spark.options import ReadOptions
@@ -53,10 +53,10 @@ from kohort.spark.stream import StreamReader
 from kohort.types import TopicPartition
 
 ASSIGNMENT_WAIT_S: Final = 2.0
-"""How long a trigger waits for an assignment; then it is idle, and the next trigger waits.
+"""How long a trigger waits for an assignment. After that it is idle, and the next trigger waits.
 
-Spark asks the sources of a query one after the other. While one waits, the micro-batch of the next
-one stays in flight, for which the group waits in turn.
+Spark calls the sources of a query one after the other. While one waits, the micro-batch of the next
+one is still in flight, and that source's group waits for it.
 """
 RUN_WAIT_REBALANCES: Final = 2
 """Longest wait for an assignment, in rebalance timeouts: before the first trigger, and in a run."""
@@ -69,7 +69,7 @@ class TriggerPlan:
     existing: Existing
     """All partitions that the query may read."""
     checkpoint: Positions
-    """Offsets in the checkpoint, without those of partitions that no longer exist."""
+    """Offsets in the checkpoint, without deleted partitions."""
     positions: Positions
     """Next offset of each owned partition."""
     latest: Positions
@@ -82,7 +82,7 @@ class TriggerPlan:
         return self.latest
 
     def jumps(self, ends: Positions) -> Positions:
-        """Start offsets that are not those of the checkpoint."""
+        """Start offsets that differ from the checkpoint."""
         starts = {tp: self.positions[tp] for tp in ends}
         return {tp: start for tp, start in starts.items() if start != self.checkpoint.get(tp)}
 
@@ -113,8 +113,8 @@ class MemberStreamReader(StreamReader):
         Spark calls this for each source of a query before the first trigger, which may be the only
         one (Trigger.Once). So no source joins while another one has a micro-batch in flight.
         """
-        self.queries.partitions()  # its errors come sooner than those of a join
-        self._claim()
+        self.queries.partitions()  # fails sooner than a join
+        self._mark_started()
         try:
             self._joined().await_assignment(self._run_wait_s)
         except BaseException:
@@ -130,7 +130,7 @@ class MemberStreamReader(StreamReader):
         return {}  # start offsets are known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
-        self._claim()
+        self._mark_started()
         enough = False
         while (plan := self._plan_trigger(start)) is not None:
             enough = enough or not self.is_too_little(plan.positions, plan.latest)
@@ -162,13 +162,13 @@ class MemberStreamReader(StreamReader):
         return TriggerPlan(existing, checkpoint, positions, latest)
 
     def _offset_after(self, start: SparkOffset, plan: TriggerPlan, ends: Positions) -> SparkOffset:
-        """What Spark keeps as the end of this micro-batch; it differs from `start`."""
+        """The end of this micro-batch for Spark's checkpoint; it differs from `start`."""
         positions = plan.checkpoint | ends
         ids = self.ids_beside(positions, plan.existing, topic_ids(start))
         return made_distinct(offset_of(positions, plan.jumps(ends), ids), start)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
-        self._claim()  # a restart repeats a micro-batch before the first trigger
+        self._mark_started()  # a restart repeats a micro-batch before the first trigger
         if self.options.transactional_sink is not None and end != self._planned:
             self._joined()  # writes the plan without offsets that the sink reads
             return []
@@ -179,7 +179,7 @@ class MemberStreamReader(StreamReader):
         membership = self._joined().membership()
         return ({GROUP: membership} if membership else {}) | (super().reportLatestOffset() or {})
 
-    def _claim(self) -> None:
+    def _mark_started(self) -> None:
         """Cancel the timer that would leave the group: the query has started."""
         if self._unclaimed is not None:
             self._unclaimed.cancel()
@@ -187,7 +187,7 @@ class MemberStreamReader(StreamReader):
             self._unclaimed = None
 
     def _abandon(self) -> None:
-        """Leave the group, as a consumer does that has not polled for `max.poll.interval.ms`.
+        """Leave the group, like a consumer that has not polled for `max.poll.interval.ms`.
 
         If a source of a query does not start, Spark ends the query and forgets the sources that
         have started: it neither stops them nor calls them again.
@@ -197,7 +197,7 @@ class MemberStreamReader(StreamReader):
             member.leave()
 
     def stop(self) -> None:
-        self._claim()
+        self._mark_started()
         if self._member is not None:
             ignore_sigterm()
             self._member.leave()
@@ -259,14 +259,14 @@ class MemberStreamReader(StreamReader):
         sink = self.options.transactional_sink
         if sink is None:
             return None
-        found = SinkOffsets(sink)
-        found.open(self._run_wait_s)
+        offsets = SinkOffsets(sink)
+        offsets.open(self._run_wait_s)
         try:
-            found.begin(background.run(fence(self.options, sink)))
+            offsets.begin(background.run(fence(self.options, sink)))
         except BaseException:
-            found.close()
+            offsets.close()
             raise
-        return found
+        return offsets
 
 
 async def fence(options: ReadOptions, transactional_id: str) -> tuple[int, int]:

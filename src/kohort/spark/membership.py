@@ -18,8 +18,8 @@ had read no record of its topic before this generation. Later topics and partiti
 their first record. Members that begin in one generation mark this in the metadata of their first
 commits.
 
-With `transactionalSink` the sink commits what is done, and the group's offsets alone count: those
-of the checkpoint are further than they if a transaction was aborted.
+With `transactionalSink` the sink commits the offsets, and only the group's offsets count: the
+checkpoint is ahead of them if a transaction was aborted.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError, fresh, unless_error
 from kohort.spark import background
 from kohort.spark.offset_queries import OffsetQueries
+from kohort.spark.option_values import named, numbers
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions, TopicIds
 from kohort.spark.sink_offsets import SinkOffsets
-from kohort.spark.values import named, numbers
 from kohort.types import GroupId, TopicPartition
 
 logger: Final = logging.getLogger("kohort.spark")
@@ -67,7 +67,7 @@ _ASSIGNORS: Final = {
 
 
 class QueryMember:
-    """One membership; all of it happens on the loop."""
+    """One membership of a group. All methods run on the loop of `background`."""
 
     def __init__(self, options: ReadOptions, sink: SinkOffsets | None = None) -> None:
         """`sink`: commits the offsets, and is open; None: the member does."""
@@ -80,7 +80,7 @@ class QueryMember:
             options.group_id or "", on_event=self._on_event, **group_options(options)
         )
         self.generation: Generation | None = None
-        """The last generation of which this member is; None before the first."""
+        """The member's last generation; None before the first."""
         self._planned_generation: Generation | None = None
         """Generation of the last `finish_batch`."""
         self._changed = asyncio.Event()
@@ -112,17 +112,17 @@ class QueryMember:
     async def finish_batch(
         self, done: Mapping[TopicPartition, int], wait_s: float
     ) -> Positions | None:
-        """The owned partitions with their next offsets.
+        """End the last micro-batch; returns the owned partitions with their next offsets.
 
-        None if the group assigned none in `wait_s`. `done` is the checkpoint's position. Raises
-        the error that ended the membership.
+        `done` is the checkpoint's position. Returns None if the group assigned no partitions within
+        `wait_s` seconds. Raises the error that ended the membership.
         """
         if self._sink is None:
             for tp in self._positions:
                 self._positions[tp] = max(self._positions[tp], done.get(tp, 0))
             await self._commit()
         else:
-            self._take_committed(self._sink)
+            self._apply_committed(self._sink)
         self._idle.set()
         try:
             async with asyncio.timeout(wait_s):
@@ -134,7 +134,7 @@ class QueryMember:
         except TimeoutError:
             return None
         if self._sink is not None and self._positions != self._committed:
-            return None  # where it begins is not known to the group yet
+            return None  # the group does not have the start offsets yet
         self._planned_generation = generation
         return dict(self._positions)
 
@@ -142,13 +142,13 @@ class QueryMember:
         """Begin a micro-batch up to `ends`, of the topics with these `ids`.
 
         False if partitions were revoked since `finish_batch`, which then has to be called again.
-        Raises KohortError if the sink cannot be reached that is to commit `ends`.
+        Raises KohortError if the sink that commits `ends` cannot be reached.
         """
         if self._planned_generation is None or self._planned_generation.end is not None:
             return False
         self._idle.clear()
         if self._sink is not None:
-            self._hand_over(self._sink, self._planned_generation, ends, ids)
+            self._send_to_sink(self._sink, self._planned_generation, ends, ids)
         return True
 
     def reset_positions(self, position: Mapping[TopicPartition, int]) -> None:
@@ -176,25 +176,25 @@ class QueryMember:
         }
 
     async def close(self) -> None:
-        """Leave the group; what is in flight is not waited for. Idempotent."""
+        """Leave the group without waiting for a micro-batch in flight. Idempotent."""
         self._idle.set()
         await self._group.close()
         await asyncio.wait([self._task])
 
-    # --- called by the group ---
+    # --- callbacks of the group ---
 
     async def _run(self) -> None:
         try:
             async with self._group:
                 async for generation in self._group:
                     async with generation:
-                        generation.pause(*generation.assignment)  # workers fetch, not we
+                        generation.pause(*generation.assignment)  # the workers fetch
                         for tp in generation.assignment:
-                            generation.start(self._hold, tp)
+                            generation.start(self._keep_partition, tp)
                         self.generation = generation
                         self._changed.set()
         except Exception as error:
-            self._failure = error.with_traceback(None)  # which refers to this membership
+            self._failure = error.with_traceback(None)  # it refers to this object
         else:
             self._failure = KohortError(f"group {self._options.group_id} was left")
         self._changed.set()
@@ -205,7 +205,7 @@ class QueryMember:
             self._renew(event.member_id, event.generation)
 
     def _renew(self, member_id: str, generation: int) -> None:
-        """Give the sink the generation of a cooperative rebalance that kept its partitions."""
+        """Pass the sink the generation of a rebalance that revoked none of its partitions."""
         if self._sink is not None:
             instance = self._options.kafka_option("group.instance.id")
             self._sink.renew(
@@ -217,8 +217,8 @@ class QueryMember:
                 )
             )
 
-    async def _hold(self, generation: Generation, tp: TopicPartition) -> None:
-        """Hold the partition until the query gives it up.
+    async def _keep_partition(self, generation: Generation, tp: TopicPartition) -> None:
+        """Keep the partition until the query finishes its micro-batch.
 
         Cancelled on a late or lost membership.
         """
@@ -239,7 +239,7 @@ class QueryMember:
             self._changed.clear()
             await self._changed.wait()
 
-    def _hand_over(
+    def _send_to_sink(
         self,
         sink: SinkOffsets,
         generation: Generation,
@@ -250,10 +250,10 @@ class QueryMember:
         if self._in_flight:
             group, offsets = generation.to_commit(self._offsets(self._in_flight))
             topics = {tp.topic for tp in self._in_flight}
-            sink.hand_over(group, offsets, {topic: ids[topic] for topic in topics & ids.keys()})
+            sink.plan_commit(group, offsets, {topic: ids[topic] for topic in topics & ids.keys()})
 
-    def _take_committed(self, sink: SinkOffsets) -> None:
-        """Take over the offsets that the sink committed, of partitions that are still owned.
+    def _apply_committed(self, sink: SinkOffsets) -> None:
+        """Set positions to the offsets that the sink committed, of partitions that are still owned.
 
         Raises KohortError if it committed none.
         """
@@ -267,9 +267,11 @@ class QueryMember:
         self, generation: Generation, done: Mapping[TopicPartition, int]
     ) -> bool:
         """Resolve the next offset of each owned partition; False if the generation has ended."""
-        held = set(generation.assignment)
-        self._positions = {tp: at for tp, at in self._positions.items() if tp in held}
-        new = sorted(held - self._positions.keys())
+        assigned = set(generation.assignment)
+        self._positions = {
+            tp: position for tp, position in self._positions.items() if tp in assigned
+        }
+        new = sorted(assigned - self._positions.keys())
         committed = {
             tp: found.offset for tp in new if (found := generation.committed(tp)) is not None
         }
@@ -278,9 +280,9 @@ class QueryMember:
             self._initial_partitions = (
                 frozenset() if done else frozenset(await self._offset_queries.existing())
             )
-        this = f"begun in generation {generation.id}"
+        marker = f"begun in generation {generation.id}"
         known_topics = await self._topics_committed_before(
-            {tp.topic for tp in without_position}, this
+            {tp.topic for tp in without_position}, marker
         )
         started = await self._start_offsets(
             without_position,
@@ -289,47 +291,53 @@ class QueryMember:
         if generation.end is not None:
             return False
         self._committed = {
-            tp: at for tp, at in self._committed.items() if tp in self._positions
+            tp: position for tp, position in self._committed.items() if tp in self._positions
         } | committed
         self._first_generation = {
             tp: when for tp, when in self._first_generation.items() if tp in self._positions
         }
-        self._first_generation |= dict.fromkeys(started, this)
+        self._first_generation |= dict.fromkeys(started, marker)
         for tp in new:
-            known = [each[tp] for each in (committed, done, started) if tp in each]
-            self._positions[tp] = max(known) if self._sink is None else known[0]
+            candidates = [
+                positions[tp] for positions in (committed, done, started) if tp in positions
+            ]
+            self._positions[tp] = max(candidates) if self._sink is None else candidates[0]
         return True
 
-    async def _topics_committed_before(self, topics: set[str], this: str) -> set[str]:
-        """The `topics` with a commit of the group from before `this` generation."""
+    async def _topics_committed_before(self, topics: set[str], marker: str) -> set[str]:
+        """The `topics` that the group committed before the generation of `marker`."""
         if not topics:
             return set()
         partitions = [tp for tp in await self._offset_queries.existing() if tp.topic in topics]
         group = GroupId(self._options.group_id or "")
         admin = Admin(await background.cluster(self._options.kafka))
-        found = unless_error((await admin.committed([group], partitions))[group])
-        return {tp.topic for tp, at in found.items() if at.metadata != this}
+        committed = unless_error((await admin.committed([group], partitions))[group])
+        return {tp.topic for tp, offset in committed.items() if offset.metadata != marker}
 
     async def _start_offsets(
         self, partitions: list[TopicPartition], beginning: Collection[TopicPartition]
     ) -> Positions:
         """Start offsets of partitions that no member has read.
 
-        `startingOffsets` for those of `beginning`, the first records for others.
+        `startingOffsets` for partitions of `beginning`, the first records for others.
         """
         from_first = [tp for tp in partitions if tp not in beginning]
         from_starting_offsets = [tp for tp in partitions if tp in beginning]
-        found = await self._offset_queries.resolved(
+        offsets = await self._offset_queries.resolved(
             Bound(option="", everywhere=EARLIEST), from_first
         )
-        return found | await self._offset_queries.resolved(
+        return offsets | await self._offset_queries.resolved(
             self._options.starting, from_starting_offsets, of_all=False
         )
 
     async def _commit(self) -> None:
-        """Commit changed positions. A refused commit is of partitions that have new owners."""
+        """Commit changed positions. A commit fails if the partitions have new owners."""
         generation = self.generation
-        moved = {tp: at for tp, at in self._positions.items() if self._committed.get(tp) != at}
+        moved = {
+            tp: position
+            for tp, position in self._positions.items()
+            if self._committed.get(tp) != position
+        }
         if generation is None or generation.end is End.LOST or not moved:
             return
         try:
@@ -340,39 +348,41 @@ class QueryMember:
             self._committed |= moved
 
     def _offsets(self, positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
-        """`positions` with the metadata of the commit."""
+        """The commit of `positions`, with metadata."""
         return {
-            tp: OffsetAndMetadata(offset=at, metadata=self._first_generation.get(tp, ""))
-            for tp, at in positions.items()
+            tp: OffsetAndMetadata(offset=position, metadata=self._first_generation.get(tp, ""))
+            for tp, position in positions.items()
         }
 
 
 def group_options(options: ReadOptions) -> dict[str, Any]:
-    """The options of `ConsumerGroup` that a query's options lead to. Raises ConfigError."""
-    found: dict[str, Any] = {
+    """The arguments of `ConsumerGroup` for a query's options. Raises ConfigError."""
+    group_fields: dict[str, Any] = {
         "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
         "protocol": options.group_protocol,
         "remote_assignor": options.kafka_option("group.remote.assignor"),
     }
-    found |= numbers(dict(options.kafka), _NUMBERS, least=1)
+    group_fields |= numbers(dict(options.kafka), _NUMBERS, least=1)
     if (instance := options.kafka_option("group.instance.id")) is not None:
-        found["instance_id"] = instance
+        group_fields["instance_id"] = instance
     if (strategy := options.kafka_option("partition.assignment.strategy")) is not None:
-        found["assignors"] = tuple(
+        group_fields["assignors"] = tuple(
             _ASSIGNORS.get(name.strip(), name.strip()) for name in strategy.split(",")
         )
     client = options.client_config()
-    found |= {each.name: getattr(client, each.name) for each in fields(client)}
-    found |= {"topics": options.subscription.topics, "pattern": options.subscription.pattern}
-    # The group's own fetcher is paused at once; until then it is not to bring more than a batch.
-    return found | {"fetch_max_bytes": 1, "max_partition_fetch_bytes": 1}
+    group_fields |= {field.name: getattr(client, field.name) for field in fields(client)}
+    group_fields |= {"topics": options.subscription.topics, "pattern": options.subscription.pattern}
+    # The group's own fetcher is paused at once; until then it fetches one batch at most.
+    return group_fields | {"fetch_max_bytes": 1, "max_partition_fetch_bytes": 1}
 
 
 def validate_group(options: ReadOptions) -> None:
-    """Raise ConfigError, which names the option, for what a member cannot be configured with."""
-    given = group_options(options)
+    """Raise ConfigError, which names the option, if the group's options are invalid."""
+    chosen = group_options(options)
     member_options = {
-        name: given[name] for name in given if name in {each.name for each in fields(GroupConfig)}
+        name: chosen[name]
+        for name in chosen
+        if name in {field.name for field in fields(GroupConfig)}
     }
     config = named(
         "group.id and kafka.*",
@@ -387,7 +397,7 @@ def validate_group(options: ReadOptions) -> None:
 
 
 class BlockingQueryMember:
-    """`QueryMember` for Spark's thread, which calls plain functions; it joins at the first call."""
+    """`QueryMember` for Spark's thread, as blocking functions. Joins at the first call."""
 
     def __init__(self, options: ReadOptions, sink: SinkOffsets | None = None) -> None:
         self._options = options

@@ -31,14 +31,14 @@ from kohort.spark.positions import GROUP, from_spark
 from kohort.types import TopicPartition
 
 _PYTHON_SOURCE: Final = "PythonMicroBatchStream"
-"""In the description of every source in Python, which the source cannot choose."""
+"""Part of the description of every source in Python; the source cannot change it."""
 _QUERY: Final = ("query",)
 _SOURCE: Final = (*_QUERY, "source", "group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Of a source with `groupMode=member`."""
+    """Membership of a source with `groupMode=member`."""
 
     group_id: str
     generation: int
@@ -54,8 +54,7 @@ class SourceMetrics:
     """One source of a query after a trigger."""
 
     lag: Mapping[TopicPartition, int]
-    """Offsets behind the end of each partition that the query reads; a member: that it is assigned.
-    """
+    """Offsets to the end of each partition that the query reads, or that the member is assigned."""
     membership: Membership | None
 
     @property
@@ -77,9 +76,9 @@ class SourceMetrics:
 def source_metrics(progress: StreamingQueryProgress) -> list[SourceMetrics]:
     """The sources of `.format("kohort")` in a query's progress, in the order of the query."""
     return [
-        _measured(each.endOffset, each.latestOffset)
-        for each in progress.sources
-        if _PYTHON_SOURCE in each.description
+        _measured(source.endOffset, source.latestOffset)
+        for source in progress.sources
+        if _PYTHON_SOURCE in source.description
     ]
 
 
@@ -107,12 +106,12 @@ class _Query:
 
 
 class QueryMetrics(StreamingQueryListener, Collector):
-    """The running queries of a session: what Spark tells of them, and Prometheus asks for."""
+    """Metrics of the running queries of a session, from Spark's events for Prometheus."""
 
     def __init__(self) -> None:
         self._queries: dict[object, _Query] = {}
 
-    # --- what Spark tells ---
+    # --- events of Spark ---
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         self._queries[event.runId] = _Query(event.name or str(event.id))
@@ -129,7 +128,7 @@ class QueryMetrics(StreamingQueryListener, Collector):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._queries.pop(event.runId, None)
 
-    # --- what Prometheus asks for ---
+    # --- requests of Prometheus ---
 
     def collect(self) -> Iterable[Metric]:
         """Families whose names begin with `kohort_spark_`."""

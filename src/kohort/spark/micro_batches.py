@@ -1,9 +1,9 @@
 """Micro-batches of an exactly-once sink, and which of them are committed.
 
 A micro-batch is its plan: the offsets between which it reads its sources. Its number alone is not
-enough. Spark gives a number again to a micro-batch that it repeats, with the plan in the log of the
-checkpoint, and to another one that it plans from an older copy of the checkpoint. The first one is
-not to be written again. Rows of the second one would be lost or be there twice, so it is an error.
+enough. Spark uses a number again for a micro-batch that it repeats, with the plan in the log of the
+checkpoint, and for a different one that it plans from an older copy of the checkpoint. The repeated
+one is not written again. A different one would lose or duplicate rows, so it is an error.
 
 Number and plan are committed in the transaction of the rows, as offset and metadata in a group of
 the sink:
@@ -11,7 +11,7 @@ the sink:
     offset    7
     metadata  "4f0c2d9e-… {"orders": {"0": 120, "1": 98}}"
 
-The metadata begins with the id that Spark keeps in the checkpoint: numbers of a new one begin at 0.
+The metadata begins with the id in the checkpoint: the numbers of a new checkpoint begin at 0.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from kohort.spark.write_options import WriteOptions
 
 UNKNOWN: Final = ""
 """A plan that is not compared."""
-_LONGEST_PLAN: Final = 2_000
-"""Characters of a plan that is committed as it is, of a longer one its digest.
+_MAX_PLAN_LENGTH: Final = 2_000
+"""Length from which the digest of a plan is committed instead of the plan, in characters.
 
 Kafka's limit of metadata is 4096 (`offset.metadata.max.bytes`).
 """
-_LINES_BEFORE: Final = 2
-"""Of a file of the log: its version, and the watermark and time of the micro-batch."""
+_HEADER_LINES: Final = 2
+"""Lines before the offsets in a file of the log: version; watermark and time of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class MicroBatch:
     def to_commit(self) -> OffsetAndMetadata:
         return OffsetAndMetadata(offset=self.number, metadata=f"{self.query_id} {self.plan}")
 
-    def is_committed(self, found: Iterable[OffsetAndMetadata]) -> bool:
-        """Whether it is among the committed ones that were `found`.
+    def is_committed(self, offsets: Iterable[OffsetAndMetadata]) -> bool:
+        """Whether this micro-batch is among the committed `offsets`.
 
         Raises KohortError if another one has its number, or a later one is committed.
         """
         committed = [
-            (each.offset, plan)
-            for each in found
-            for query_id, _, plan in [each.metadata.partition(" ")]
-            if query_id == self.query_id and each.offset >= self.number
+            (committed_offset.offset, plan)
+            for committed_offset in offsets
+            for query_id, _, plan in [committed_offset.metadata.partition(" ")]
+            if query_id == self.query_id and committed_offset.offset >= self.number
         ]
         if any(number == self.number and self._is_like(plan) for number, plan in committed):
             return True
@@ -70,7 +70,7 @@ class MicroBatch:
         return plan == self.plan or UNKNOWN in (plan, self.plan)
 
     def _refusal(self, number: int, plan: str) -> str:
-        what = (
+        conflict = (
             f"micro-batch {number} of the query {self.query_id} is committed, and this is "
             f"{self.number}"
             if number > self.number
@@ -78,16 +78,16 @@ class MicroBatch:
             f"{plan}, and this one has {self.plan}"
         )
         return (
-            f"{what}: either another driver goes on with this query, or the checkpoint is an older "
-            "copy. None of its rows is written. If another driver runs, end this one. Else go on "
-            "from the newer checkpoint, or from a new one with startingOffsets behind what is "
-            f"written: {plan or 'those of the last micro-batch'}"
+            f"{conflict}: either another driver runs this query, or the checkpoint is an older "
+            "copy. None of its rows is written. If another driver runs, end this one. Otherwise "
+            "continue from the newer checkpoint, or from a new one whose startingOffsets are the "
+            f"ends of the written rows: {plan or 'the offsets of the last micro-batch'}"
         )
 
 
 def committed_plan(offsets: str) -> str:
-    """What stands for these offsets in the metadata of a commit."""
-    if len(offsets) <= _LONGEST_PLAN:
+    """The text for these offsets in the metadata of a commit: the offsets, or their digest."""
+    if len(offsets) <= _MAX_PLAN_LENGTH:
         return offsets
     return f"sha256:{hashlib.sha256(offsets.encode()).hexdigest()}"
 
@@ -111,7 +111,7 @@ def read_plan(options: WriteOptions, number: int) -> str:
             "repeats no rows. Set the option checkpointLocation to a directory that the driver's "
             "Python can read, or verifyPlan to false"
         ) from error
-    return committed_plan("\n".join(text.splitlines()[_LINES_BEFORE:]))
+    return committed_plan("\n".join(text.splitlines()[_HEADER_LINES:]))
 
 
 def _read(location: str, name: str) -> str:

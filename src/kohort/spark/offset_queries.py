@@ -16,7 +16,7 @@ from kohort.client.cluster import LATEST as END
 from kohort.client.cluster import Cluster, Metadata, Offset, list_offsets
 from kohort.client.errors import BrokerUnreachableError
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
-from kohort.spark import background, reaching
+from kohort.spark import background, bootstrap_check
 from kohort.spark.options import Bound, ReadOptions, TopicSubscription
 from kohort.spark.positions import EARLIEST, Positions, TopicIds, topic_id, validate_partitions
 from kohort.types import TopicPartition
@@ -29,11 +29,11 @@ _ADVICE: Final = {
     ErrorCode.topic_authorization_failed: "; the query's user needs the permissions Describe and"
     " Read of it"
 }
-SOON_MS: Final = 5_000
-"""Time limit of a query for offsets before it checks whether the partitions still exist."""
+EXISTENCE_CHECK_MS: Final = 5_000
+"""Time limit of an offset query, after which the reader checks that the partitions exist (ms)."""
 
 Existing: TypeAlias = Mapping[TopicPartition, str | None]
-"""Partitions in order, each with the id of its topic if the brokers tell it."""
+"""Sorted partitions, each with the id of its topic; None if the brokers do not return ids."""
 
 
 class OffsetQueries:
@@ -46,11 +46,11 @@ class OffsetQueries:
         """The existing partitions of the subscription; missing topics have none."""
         return self._run(self.existing)
 
-    def confirm_gone(self, topics: Collection[str]) -> None:
-        """Raise KafkaError if these topics, which `partitions` lacks, have an error.
+    def validate_deleted(self, topics: Collection[str]) -> None:
+        """Raise KafkaError if these topics have an error other than having been deleted.
 
-        Brokers list only topics that the user may describe. A pattern finds no other ones, and a
-        permission that was withdrawn would look like a deletion.
+        A pattern matches only topics that the user may describe. So a topic whose permission was
+        withdrawn is missing from `partitions`, as if it had been deleted.
         """
         if topics:
             self._run(lambda: self._metadata(tuple(topics)))
@@ -76,20 +76,20 @@ class OffsetQueries:
         requested = tuple(partitions)
         return self._run(lambda: self.resolved(bound, requested))
 
-    def _run(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of the first attempt that succeeds, of `fetchOffset.numRetries` at most.
+    def _run(self, query: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run the query with up to `fetchOffset.numRetries` attempts.
 
-        A ConfigError is not tried again, nor a ConnectionsRefusedError.
+        ConfigError and ConnectionsRefusedError are not retried.
         """
         for _ in range(self.options.offset_attempts - 1):
             try:
-                return background.run(ask())
-            except (ConfigError, reaching.ConnectionsRefusedError):
+                return background.run(query())
+            except (ConfigError, bootstrap_check.ConnectionsRefusedError):
                 raise
             except KohortError as error:
                 logger.warning("offset query failed, retrying: %s", error)
                 time.sleep(self.options.offset_retry_interval_ms / 1000)
-        return background.run(ask())
+        return background.run(query())
 
     async def _cluster(self) -> Cluster:
         return await background.cluster(self.options.kafka)
@@ -97,8 +97,8 @@ class OffsetQueries:
     async def existing(self) -> Existing:
         """`partitions`, on the loop.
 
-        An error of a topic is not its absence. Raises KafkaError for one that stays, such as
-        TOPIC_AUTHORIZATION_FAILED, and GaveUpError.
+        Only a missing topic is left out. Raises KafkaError for another persistent error of a topic,
+        such as TOPIC_AUTHORIZATION_FAILED, and GaveUpError.
         """
         subscription = self.options.subscription
         names = subscription.topics or tuple({tp.topic for tp in subscription.partitions}) or None
@@ -106,7 +106,7 @@ class OffsetQueries:
 
     async def _metadata(self, names: tuple[str, ...] | None) -> Existing:
         cluster = await self._cluster()
-        give_up_at = time.monotonic() + reaching.REFUSED_S
+        give_up_at = time.monotonic() + bootstrap_check.REFUSED_S
 
         async def attempt() -> Existing:
             try:
@@ -115,7 +115,7 @@ class OffsetQueries:
                 # A query that has reached its brokers waits for their return.
                 if cluster.brokers or not error.is_refused or time.monotonic() < give_up_at:
                     raise
-                raise reaching.ConnectionsRefusedError(str(error)) from error
+                raise bootstrap_check.ConnectionsRefusedError(str(error)) from error
             return dict(sorted(_subscribed(metadata, self.options.subscription)))
 
         return await retrying(
@@ -133,8 +133,8 @@ class OffsetQueries:
             return await self._offsets(
                 dict.fromkeys(partitions, FIRST if bound.everywhere == EARLIEST else END)
             )
-        if bound.at is not None:
-            offsets = _option_values(bound.option, bound.at, partitions, of_all=of_all)
+        if bound.offsets is not None:
+            offsets = _option_values(bound.option, bound.offsets, partitions, of_all=of_all)
             special = {
                 tp: FIRST if offset == EARLIEST else END
                 for tp, offset in offsets.items()
@@ -170,7 +170,7 @@ class OffsetQueries:
         if not times:
             return {}
         outcomes = await list_offsets(
-            await self._cluster(), times, self.options.isolation, timeout_ms=SOON_MS
+            await self._cluster(), times, self.options.isolation, timeout_ms=EXISTENCE_CHECK_MS
         )
         offsets = {
             tp: outcome.offset for tp, outcome in outcomes.items() if isinstance(outcome, Offset)
@@ -189,11 +189,11 @@ class OffsetQueries:
 
 
 def _option_values(
-    option: str, given: Positions, partitions: Collection[TopicPartition], *, of_all: bool
+    option: str, values: Positions, partitions: Collection[TopicPartition], *, of_all: bool
 ) -> Positions:
     """The value of an option for each of `partitions`. Raises ConfigError."""
-    validate_partitions(option, given if of_all else given.keys() & set(partitions), partitions)
-    return {tp: given[tp] for tp in partitions}
+    validate_partitions(option, values if of_all else values.keys() & set(partitions), partitions)
+    return {tp: values[tp] for tp in partitions}
 
 
 def _subscribed(
@@ -218,11 +218,10 @@ def ids_of(existing: Existing) -> TopicIds:
 
 
 def validate_named(options: ReadOptions, existing: Collection[TopicPartition]) -> None:
-    """Raise ConfigError for topics and partitions that were named and do not exist."""
+    """Raise ConfigError for topics and partitions in options that do not exist."""
     subscription = options.subscription
     if missing := sorted(set(subscription.topics) - {tp.topic for tp in existing}):
         raise ConfigError(f"option subscribe: topic {', '.join(missing)} does not exist")
-    if gone := [tp for tp in subscription.partitions if tp not in set(existing)]:
-        raise ConfigError(
-            f"option assign: partition {gone[0].partition} of topic {gone[0].topic} does not exist"
-        )
+    if unknown := [tp for tp in subscription.partitions if tp not in set(existing)]:
+        topic, partition = unknown[0]
+        raise ConfigError(f"option assign: partition {partition} of topic {topic} does not exist")

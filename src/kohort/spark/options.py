@@ -14,10 +14,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from kohort.client.config import ClientConfig
 from kohort.client.properties import OptionErrors, RefusedOptionsError
 from kohort.errors import ConfigError, fresh
-from kohort.spark import connecting, positions
+from kohort.spark import kafka_options, positions
+from kohort.spark.option_values import INT32_MAX, PREFIX, duration_ms, number
 from kohort.spark.positions import EARLIEST, LATEST, Positions
 from kohort.spark.raw_options import SECURITY, Pairs, RawOptions
-from kohort.spark.values import INT32_MAX, PREFIX, duration_ms, number
 from kohort.types import TopicPartition
 
 GroupProtocol: TypeAlias = Literal["classic", "consumer", "auto"]
@@ -75,7 +75,7 @@ class GroupMode(Enum):
     """How a streaming query relates to a consumer group."""
 
     NONE = "none"
-    """Not at all: offsets are in the checkpoint only."""
+    """No group: offsets are in the checkpoint only."""
     REPORTING = "reporting"
     """Positions come from the checkpoint; progress is committed, so that lag tools see it."""
     MEMBER = "member"
@@ -84,7 +84,7 @@ class GroupMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSubscription:
-    """What is read: exactly one of the three."""
+    """The topics to read: exactly one of the fields is set."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -93,15 +93,16 @@ class TopicSubscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """Where reading starts or ends.
+    """Start or end offsets of a read, in one of four forms.
 
-    `everywhere` is EARLIEST or LATEST, `at` an offset for each partition; `timestamp` (ms), or
-    `timestamps`, the first record at or after that time. `option` is where it was said, for errors.
+    `everywhere`: EARLIEST or LATEST. `offsets`: one of each partition. `timestamp` (ms), or
+    `timestamps` of each partition: the first record at or after that time. `option`: the name of
+    the option, for errors.
     """
 
     option: str
     everywhere: int | None = None
-    at: Positions | None = None
+    offsets: Positions | None = None
     timestamp: int | None = None
     timestamps: Positions | None = None
 
@@ -124,7 +125,7 @@ class ReadOptions:
     poll_timeout_ms: int | None = None
     """`kafkaConsumer.pollTimeoutMs`: time limit of a fetch with its retries."""
     offset_attempts: int = 1
-    """`fetchOffset.numRetries`: how often a query for offsets is tried that fails."""
+    """`fetchOffset.numRetries`: attempts of a query for offsets."""
     offset_retry_interval_ms: int = 1_000
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -132,7 +133,7 @@ class ReadOptions:
     checkpoint_topic_ids: bool = True
     include_headers: bool = False
     max_inflated_batch_bytes: int | None = None
-    """A record batch that is larger after decompression is an error; None: beyond 64 MiB."""
+    """Largest size of a record batch after decompression; None: 64 MiB."""
     isolation: Isolation = "read_uncommitted"
     check_crcs: bool = True
     group_id: str | None = None
@@ -140,15 +141,15 @@ class ReadOptions:
     group_protocol: GroupProtocol = "classic"
     """The protocol by which a member joins its group."""
     stateful_member: bool = False
-    """The user says that a member's state is right, as each of its keys is in one partition."""
+    """The user confirms that the state of a member is correct: each key is in one partition."""
     transactional_sink: str | None = None
     """The transactional id of the sink that commits a member's offsets; None: the source does."""
     without_effect: tuple[tuple[str, str], ...] = ()
     """Accepted options that do nothing in this query, and why."""
 
     def client_config(self) -> ClientConfig:
-        """How to connect."""
-        return connecting.client_config(dict(self.kafka))
+        """The configuration of connections."""
+        return kafka_options.client_config(dict(self.kafka))
 
     def kafka_option(self, name: str) -> str | None:
         """A `kafka.*` option, by its name without the prefix."""
@@ -156,156 +157,158 @@ class ReadOptions:
 
 
 def parse_either_read(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a read of which Spark does not tell yet whether it is a batch or a stream.
+    """The options of a read that may become a batch or a stream: Spark decides later.
 
-    `without_effect` has what does nothing in either. Raises RefusedOptionsError if it can be
-    neither, for the one with fewer refusals.
+    `without_effect` has the options that do nothing in either. Raises RefusedOptionsError if the
+    options are valid for neither, with the errors of the one that has fewer.
     """
-    found: list[ReadOptions] = []
+    parsed: list[ReadOptions] = []
     refused: list[RefusedOptionsError] = []
     for streaming in (False, True):
         try:
-            found.append(parse_read(options, streaming=streaming))
+            parsed.append(parse_read(options, streaming=streaming))
         except RefusedOptionsError as error:
             refused.append(error.with_traceback(None))
-    if not found:
+    if not parsed:
         raise fresh(min(refused, key=lambda error: len(error.texts)))
-    common = dict(found[0].without_effect).items() & dict(found[-1].without_effect).items()
-    return replace(found[-1], without_effect=tuple(sorted(common)))
+    common = dict(parsed[0].without_effect).items() & dict(parsed[-1].without_effect).items()
+    return replace(parsed[-1], without_effect=tuple(sorted(common)))
 
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Validate the options of a read. Raises RefusedOptionsError, which names all that is wrong."""
-    given, refusals = RawOptions(options), OptionErrors()
-    refusals.add(_unknown(given, streaming))
-    refusals.of(lambda: connecting.client_config(given.kafka), None)
+    raw, refusals = RawOptions(options), OptionErrors()
+    refusals.add(_unknown(raw, streaming))
+    refusals.of(lambda: kafka_options.client_config(raw.kafka), None)
     no_group: tuple[str | None, GroupMode] = (None, GroupMode.NONE)
-    group_id, mode = refusals.of(lambda: _group(given), no_group) if streaming else no_group
-    found = ReadOptions(
-        kafka=tuple(sorted(given.kafka.items())),
-        subscription=refusals.of(lambda: _subscription(given), TopicSubscription()),
-        starting=refusals.of(lambda: _starting(given, streaming), Bound(option="")),
-        ending=refusals.of(lambda: _bound(given, _ENDING, "latest"), Bound(option="")),
-        latest_if_no_match=refusals.of(lambda: _latest_if_no_match(given), False),
-        max_trigger_delay_ms=refusals.of(lambda: _trigger_delay_ms(given), 0),
-        fail_on_data_loss=refusals.of(lambda: given.flag("failOnDataLoss", True), True),
-        checkpoint_topic_ids=refusals.of(lambda: given.flag("checkpointTopicIds", True), True),
-        include_headers=refusals.of(lambda: given.flag("includeHeaders", False), False),
-        max_inflated_batch_bytes=refusals.of(lambda: _max_inflated(given), None),
-        isolation=refusals.of(lambda: _isolation(given), "read_uncommitted"),
-        check_crcs=refusals.of(lambda: given.flag("kafka.check.crcs", True), True),
+    group_id, mode = refusals.of(lambda: _group(raw), no_group) if streaming else no_group
+    read_options = ReadOptions(
+        kafka=tuple(sorted(raw.kafka.items())),
+        subscription=refusals.of(lambda: _subscription(raw), TopicSubscription()),
+        starting=refusals.of(lambda: _starting(raw, streaming), Bound(option="")),
+        ending=refusals.of(lambda: _bound(raw, _ENDING, "latest"), Bound(option="")),
+        latest_if_no_match=refusals.of(lambda: _latest_if_no_match(raw), False),
+        max_trigger_delay_ms=refusals.of(lambda: _trigger_delay_ms(raw), 0),
+        fail_on_data_loss=refusals.of(lambda: raw.flag("failOnDataLoss", True), True),
+        checkpoint_topic_ids=refusals.of(lambda: raw.flag("checkpointTopicIds", True), True),
+        include_headers=refusals.of(lambda: raw.flag("includeHeaders", False), False),
+        max_inflated_batch_bytes=refusals.of(lambda: _max_inflated(raw), None),
+        isolation=refusals.of(lambda: _isolation(raw), "read_uncommitted"),
+        check_crcs=refusals.of(lambda: raw.flag("kafka.check.crcs", True), True),
         group_id=group_id,
         group_mode=mode,
-        group_protocol=refusals.of(lambda: _group_protocol(given, mode), _PROTOCOLS[0]),
-        stateful_member=refusals.of(lambda: _stateful_member(given, mode), False),
-        transactional_sink=refusals.of(lambda: _transactional_sink(given, mode), None),
-        without_effect=tuple(sorted(_without_effect(given, streaming, mode).items())),
-        **_counts(given, refusals, mode),
+        group_protocol=refusals.of(lambda: _group_protocol(raw, mode), _PROTOCOLS[0]),
+        stateful_member=refusals.of(lambda: _stateful_member(raw, mode), False),
+        transactional_sink=refusals.of(lambda: _transactional_sink(raw, mode), None),
+        without_effect=tuple(sorted(_without_effect(raw, streaming, mode).items())),
+        **_counts(raw, refusals, mode),
     )
     refusals.end()
-    return found
+    return read_options
 
 
-def _unknown(given: RawOptions, streaming: bool) -> Iterator[str]:
+def _unknown(raw: RawOptions, streaming: bool) -> Iterator[str]:
     """The refusals of options by their names alone."""
-    yield from given.unknown((*READ, *_WITHOUT_EFFECT))
-    yield from connecting.unknown(given.kafka, connecting.READS)
+    yield from raw.unknown((*READ, *_WITHOUT_EFFECT))
+    yield from kafka_options.unknown(raw.kafka, kafka_options.READS)
     if streaming:
-        yield from given.refused(_ENDING, "a stream has no end; leave it out, or read a batch")
+        yield from raw.refused(_ENDING, "a stream has no end; leave it out, or read a batch")
     else:
-        yield from given.refused(
+        yield from raw.refused(
             _STREAM_ONLY, "a batch has neither group nor checkpoint; leave it out, or read a stream"
         )
 
 
-def _counts(given: RawOptions, refusals: OptionErrors, mode: GroupMode) -> dict[str, Any]:
+def _counts(raw: RawOptions, refusals: OptionErrors, mode: GroupMode) -> dict[str, Any]:
     """The fields of the options that are numbers."""
     for name in _NUMBERS:
-        refusals.of(partial(given.number, name, 0, INT32_MAX), None)
-    found = {
+        refusals.of(partial(raw.number, name, 0, INT32_MAX), None)
+    counts = {
         field: number
         for name, (field, least) in _COUNTS.items()
-        if (number := refusals.of(partial(given.number, name, least), None)) is not None
+        if (number := refusals.of(partial(raw.number, name, least), None)) is not None
     }
-    most, least = found.get("max_offsets_per_trigger"), found.get("min_offsets_per_trigger")
+    most, least = counts.get("max_offsets_per_trigger"), counts.get("min_offsets_per_trigger")
     if most is not None and least is not None and most < least:
         refusals.add([
             f"option maxOffsetsPerTrigger is {most}, less than minOffsetsPerTrigger, {least}"
         ])  # fmt: skip
     if mode is GroupMode.MEMBER and most is None:
-        found["max_offsets_per_trigger"] = max(MEMBER_MAX_OFFSETS, least or 0)
-    return found
+        counts["max_offsets_per_trigger"] = max(MEMBER_MAX_OFFSETS, least or 0)
+    return counts
 
 
-def _max_inflated(given: RawOptions) -> int | None:
-    return given.number("maxInflatedBatchBytes", most=INT32_MAX)
+def _max_inflated(raw: RawOptions) -> int | None:
+    return raw.number("maxInflatedBatchBytes", most=INT32_MAX)
 
 
-def _stateful_member(given: RawOptions, mode: GroupMode) -> bool:
-    found = given.flag("statefulMember", False)
-    if given.get("statefulMember") is not None and mode is not GroupMode.MEMBER:
+def _stateful_member(raw: RawOptions, mode: GroupMode) -> bool:
+    is_stateful = raw.flag("statefulMember", False)
+    if raw.get("statefulMember") is not None and mode is not GroupMode.MEMBER:
         raise ConfigError(
             "option statefulMember: it is for members; leave it out, or name a group in group.id "
             "for a stream to join"
         )
-    return found
+    return is_stateful
 
 
-def _group_protocol(given: RawOptions, mode: GroupMode) -> GroupProtocol:
-    if given.get("groupProtocol") is not None and mode is not GroupMode.MEMBER:
+def _group_protocol(raw: RawOptions, mode: GroupMode) -> GroupProtocol:
+    if raw.get("groupProtocol") is not None and mode is not GroupMode.MEMBER:
         raise ConfigError(
             "option groupProtocol: only members have one; leave it out, or set group.id and "
             "groupMode to member"
         )
-    return cast(GroupProtocol, given.choice("groupProtocol", _PROTOCOLS, _PROTOCOLS[0]))
+    return cast(GroupProtocol, raw.choice("groupProtocol", _PROTOCOLS, _PROTOCOLS[0]))
 
 
-def _transactional_sink(given: RawOptions, mode: GroupMode) -> str | None:
-    found = given.get("transactionalSink")
-    if found is None:
+def _transactional_sink(raw: RawOptions, mode: GroupMode) -> str | None:
+    transactional_id = raw.get("transactionalSink")
+    if transactional_id is None:
         return None
-    if mode is not GroupMode.MEMBER or given.flag("statefulMember", False):
+    if mode is not GroupMode.MEMBER or raw.flag("statefulMember", False):
         raise ConfigError(
             "option transactionalSink: it is for members without state; leave it out, or name a "
             "group in group.id for a stream to join, without statefulMember"
         )
-    if not found:
+    if not transactional_id:
         raise ConfigError(
             "option transactionalSink is empty; it is the kafka.transactional.id of the sink"
         )
-    return found
+    return transactional_id
 
 
-def _isolation(given: RawOptions) -> Isolation:
-    return cast("Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0]))
+def _isolation(raw: RawOptions) -> Isolation:
+    return cast("Isolation", raw.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0]))
 
 
-def _trigger_delay_ms(given: RawOptions) -> int:
-    text = given.get("maxTriggerDelay")
+def _trigger_delay_ms(raw: RawOptions) -> int:
+    text = raw.get("maxTriggerDelay")
     return duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY if text is None else text)
 
 
-def _without_effect(given: RawOptions, streaming: bool, mode: GroupMode) -> dict[str, str]:
-    found = connecting.without_effect(given.kafka, connecting.READS)
-    found |= {name: _WITHOUT_EFFECT[name] for name in given.among(tuple(_WITHOUT_EFFECT))}
+def _without_effect(raw: RawOptions, streaming: bool, mode: GroupMode) -> dict[str, str]:
+    reasons = kafka_options.without_effect(raw.kafka, kafka_options.READS)
+    reasons |= {name: _WITHOUT_EFFECT[name] for name in raw.among(tuple(_WITHOUT_EFFECT))}
     if not streaming:
-        found |= dict.fromkeys(given.among(_TRIGGERS), "a batch read has no triggers")
-    elif given.get("maxTriggerDelay") is not None and given.get("minOffsetsPerTrigger") is None:
-        found["maxTriggerDelay"] = "it belongs to minOffsetsPerTrigger"
+        reasons |= dict.fromkeys(raw.among(_TRIGGERS), "a batch read has no triggers")
+    elif raw.get("maxTriggerDelay") is not None and raw.get("minOffsetsPerTrigger") is None:
+        reasons["maxTriggerDelay"] = "it belongs to minOffsetsPerTrigger"
     if mode is not GroupMode.MEMBER:
-        members = connecting.MEMBERS & given.kafka.keys()
-        found |= dict.fromkeys((PREFIX + name for name in members), "it is for members of a group")
-    return found
-
-
-def _subscription(given: RawOptions) -> TopicSubscription:
-    found = given.among(_SUBSCRIPTIONS)
-    if len(found) != 1:
-        which = f"{' and '.join(found)} contradict each other" if found else "none is given"
-        raise ConfigError(
-            f"one of the options {', '.join(_SUBSCRIPTIONS)} says what to read; {which}"
+        members = kafka_options.MEMBERS & raw.kafka.keys()
+        reasons |= dict.fromkeys(
+            (PREFIX + name for name in members), "it is for members of a group"
         )
-    option, text = found[0], given.get(found[0]) or ""
+    return reasons
+
+
+def _subscription(raw: RawOptions) -> TopicSubscription:
+    names = raw.among(_SUBSCRIPTIONS)
+    if len(names) != 1:
+        which = f"{' and '.join(names)} contradict each other" if names else "none is given"
+        raise ConfigError(
+            f"exactly one of the options {', '.join(_SUBSCRIPTIONS)} has to be set; {which}"
+        )
+    option, text = names[0], raw.get(names[0]) or ""
     if option == "assign":
         return TopicSubscription(partitions=positions.parse_assignment(option, text))
     if option == "subscribePattern":
@@ -330,13 +333,13 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _bound(given: RawOptions, options: tuple[str, ...], default: str) -> Bound:
-    """The first of the options counts; two would be a contradiction that Spark decides silently."""
-    found = given.among(options)
-    if len(found) > 1:
-        raise ConfigError(f"options {' and '.join(found)} contradict each other; give one")
-    option = found[0] if found else options[-1]
-    text = (given.get(option) or "" if found else default).strip()
+def _bound(raw: RawOptions, options: tuple[str, ...], default: str) -> Bound:
+    """The bound that one of the options sets. Raises ConfigError for two, unlike Spark."""
+    names = raw.among(options)
+    if len(names) > 1:
+        raise ConfigError(f"options {' and '.join(names)} contradict each other; give one")
+    option = names[0] if names else options[-1]
+    text = (raw.get(option) or "" if names else default).strip()
     if option.endswith("OffsetsByTimestamp"):
         return Bound(option=option, timestamps=positions.parse(option, text, least=0))
     if option.endswith("Timestamp"):
@@ -352,13 +355,13 @@ def _bound(given: RawOptions, options: tuple[str, ...], default: str) -> Bound:
                 )
             return Bound(option=option, everywhere=EARLIEST)
     return Bound(
-        option=option, at=positions.parse(option, text, least=EARLIEST if is_start else LATEST)
+        option=option, offsets=positions.parse(option, text, least=EARLIEST if is_start else LATEST)
     )
 
 
-def _starting(given: RawOptions, streaming: bool) -> Bound:
-    bound = _bound(given, _STARTING, "latest" if streaming else "earliest")
-    if not streaming and (bound.everywhere == LATEST or LATEST in (bound.at or {}).values()):
+def _starting(raw: RawOptions, streaming: bool) -> Bound:
+    bound = _bound(raw, _STARTING, "latest" if streaming else "earliest")
+    if not streaming and (bound.everywhere == LATEST or LATEST in (bound.offsets or {}).values()):
         raise ConfigError(
             "option startingOffsets is latest: a batch read would start at its end; it "
             "is earliest, or JSON"
@@ -366,31 +369,29 @@ def _starting(given: RawOptions, streaming: bool) -> Bound:
     return bound
 
 
-def _latest_if_no_match(given: RawOptions) -> bool:
+def _latest_if_no_match(raw: RawOptions) -> bool:
     name = "startingOffsetsByTimestampStrategy"
-    if given.get(name) is not None and not given.among(_STARTING[:2]):
+    if raw.get(name) is not None and not raw.among(_STARTING[:2]):
         raise ConfigError(
             f"option {name} has no effect without {' or '.join(_STARTING[:2])}; leave it out"
         )
-    return given.choice(name, ("error", "latest"), "error") == "latest"
+    return raw.choice(name, ("error", "latest"), "error") == "latest"
 
 
-def _group(given: RawOptions) -> tuple[str | None, GroupMode]:
-    names = [
-        each for each in (given.get("group.id"), given.get("kafka.group.id")) if each is not None
-    ]
+def _group(raw: RawOptions) -> tuple[str | None, GroupMode]:
+    names = [name for name in (raw.get("group.id"), raw.get("kafka.group.id")) if name is not None]
     if len(set(names)) > 1:
         raise ConfigError("options group.id and kafka.group.id contradict each other; give one")
     # kafka.group.id alone is the name that brokers authorize, as for Spark's source.
-    default = GroupMode.NONE if given.get("group.id") is None else GroupMode.MEMBER
+    default = GroupMode.NONE if raw.get("group.id") is None else GroupMode.MEMBER
     mode = GroupMode(
-        given.choice("groupMode", tuple(each.value for each in GroupMode), default.value)
+        raw.choice("groupMode", tuple(mode.value for mode in GroupMode), default.value)
     )
     if mode is not GroupMode.NONE and not (names and names[0]):
         raise ConfigError(
             f"option groupMode is {mode.value}: it needs the group's name in group.id"
         )
-    if mode is GroupMode.MEMBER and given.get("assign") is not None:
+    if mode is GroupMode.MEMBER and raw.get("assign") is not None:
         raise ConfigError(
             "option assign: a member is assigned partitions by its group; subscribe, or set "
             "groupMode"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from kohort.errors import ConfigError
 from kohort.spark import dead_letters
 from kohort.spark.membership import REBALANCE_TIMEOUT_MS, validate_group
+from kohort.spark.option_values import INT32_MAX, PREFIX
 from kohort.spark.options import GroupMode, parse_read
-from kohort.spark.values import INT32_MAX, PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,14 +28,14 @@ CORRUPT: Final = "_corrupt_record"
 NOT_PARSED: Final = "not_parsed"
 """Name of the observed metrics, and of the count in them, of such values in a micro-batch."""
 TIMES: Final = {"date": "to_date(timestamp)", "hour": "hour(timestamp)"}
-"""Columns that are made for the partitions of the table, if they are named there."""
+"""Columns that are added if the table is partitioned by them."""
 CHECKPOINT: Final = "_checkpoint"
 """Inside the table's directory: readers pass over names that begin with an underscore."""
 REBALANCE_INTERVALS: Final = 3
 """Rebalance timeout of a member, in intervals between micro-batches.
 
-The group waits for two thirds of it, and Spark tells the end of a micro-batch at the next trigger.
-So a micro-batch may outlast its interval by another one.
+The group waits for two thirds of it, and Spark reports the end of a micro-batch at the next
+trigger. So a micro-batch may take two intervals.
 """
 _UNITS: Final = {
     "week": 604_800_000, "day": 86_400_000, "hour": 3_600_000, "minute": 60_000, "second": 1_000,
@@ -52,7 +52,7 @@ DELTA: Final[dict[str, bool | float | int | str | None]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What goes where."""
+    """Topics, table and settings of a pipeline."""
 
     topics: tuple[str, ...]
     to: str
@@ -65,27 +65,27 @@ class Pipeline:
     format: str = "parquet"
     values: str = "text"
     schema: str | None = None
-    """Of JSON or CSV values, as DDL: `carrier string, delay int`."""
+    """Schema of JSON or CSV values, as DDL: `carrier string, delay int`."""
     dead_letters: str | None = None
     """Topic of the records whose value does not fit the schema; None keeps them in CORRUPT."""
     partition_by: tuple[str, ...] = ("date",)
     checkpoint: str | None = None
     every: str | None = None
-    """Between micro-batches: `10 seconds`; None: what is there now, and an end."""
+    """Interval of micro-batches: `10 seconds`; None: process the available records and end."""
     max_records: int | None = None
-    """In one micro-batch."""
+    """Most records in one micro-batch."""
     compact: bool = False
     """Few files: the tasks of a micro-batch exchange their rows before they write."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Of the data source, besides."""
+    """More options of the data source."""
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, choices in (
             ("format", self.format, FORMATS),
             ("values", self.values, VALUES),
         ):
-            if value not in known:
-                raise ConfigError(f"{name} {value!r}: it is one of {', '.join(known)}")
+            if value not in choices:
+                raise ConfigError(f"{name} {value!r}: it is one of {', '.join(choices)}")
         if (self.values in ("json", "csv")) != (self.schema is not None):
             raise ConfigError(
                 "values of json and csv need a schema, such as 'carrier string, delay "
@@ -112,7 +112,7 @@ class Pipeline:
 
     @property
     def unfit(self) -> str:
-        """Where values that do not fit the schema are."""
+        """The place of values that do not fit the schema, for messages."""
         return f"column {CORRUPT}" if self.dead_letters is None else f"topic {self.dead_letters}"
 
     @property
@@ -121,27 +121,31 @@ class Pipeline:
 
     def source(self) -> dict[str, str]:
         """Options of the data source."""
-        given = self._kafka
+        options = self._kafka
         if self.dead_letters is not None:
-            given["includeHeaders"] = "true"
+            options["includeHeaders"] = "true"
         if self.every is not None and self._is_member:
             timeout_ms = min(REBALANCE_INTERVALS * interval_ms(self.every), INT32_MAX)
-            needed = {"kafka.max.poll.interval.ms": str(max(timeout_ms, REBALANCE_TIMEOUT_MS))}
-            given = needed | given
-        given |= {"subscribe": ",".join(self.topics), "startingOffsets": self.start, **self.options}
+            timeouts = {"kafka.max.poll.interval.ms": str(max(timeout_ms, REBALANCE_TIMEOUT_MS))}
+            options = timeouts | options
+        options |= {
+            "subscribe": ",".join(self.topics),
+            "startingOffsets": self.start,
+            **self.options,
+        }
         optional = {
             "group.id": self.group,
             "groupMode": self.mode,
             "maxOffsetsPerTrigger": self.max_records,
         }
-        return given | {name: str(value) for name, value in optional.items() if value is not None}
+        return options | {name: str(value) for name, value in optional.items() if value is not None}
 
     @property
     def _is_member(self) -> bool:
         return self.group is not None and self.mode in (None, GroupMode.MEMBER.value)
 
     def configured(self, builder: "SparkSession.Builder") -> "SparkSession.Builder":
-        """With what the session needs for it: Delta's own function knows the JAR for this Spark."""
+        """The builder with the settings of the format; Delta adds the JAR for this Spark."""
         if self.format != "delta":
             return builder
         delta = importlib.import_module("delta")
@@ -179,10 +183,10 @@ class Pipeline:
             if name in self.partition_by
         ]
         key = "key" if self.values == "binary" else "cast(key as string) key"
-        rest = ("topic", "partition", "offset", "timestamp", *made)
+        others = ("topic", "partition", "offset", "timestamp", *made)
         if self.schema is None:
             value = "value" if self.values == "binary" else "cast(value as string) value"
-            return frame.selectExpr(key, value, *rest)
+            return frame.selectExpr(key, value, *others)
         try:
             parsed = frame.select(self._parsed(self.schema), "*")
         except AnalysisException as error:
@@ -191,9 +195,9 @@ class Pipeline:
             ) from None
         parsed = parsed.observe(NOT_PARSED, expr(f"count(parsed.{CORRUPT}) as {NOT_PARSED}"))
         if self.dead_letters is None:
-            return parsed.selectExpr("parsed.*", key, *rest)
-        kept = self._kept(parsed, self.dead_letters)
-        return kept.selectExpr("parsed.*", key, *rest).drop(CORRUPT)
+            return parsed.selectExpr("parsed.*", key, *others)
+        fitting = self._kept(parsed, self.dead_letters)
+        return fitting.selectExpr("parsed.*", key, *others).drop(CORRUPT)
 
     def _kept(self, parsed: "DataFrame", topic: str) -> "DataFrame":
         """The rows whose value fits the schema; the tasks send the others to `topic`."""
@@ -205,7 +209,7 @@ class Pipeline:
         return parsed.where(dead_letters.is_kept(letter, dead_letters.options(self._kafka, topic)))
 
     def _parsed(self, schema: str) -> "Column":
-        """The values as a struct `parsed`. What does not fit is kept in CORRUPT, as Spark does."""
+        """The values as a struct `parsed`. Values that do not fit are in CORRUPT, as in Spark."""
         from pyspark.sql.functions import col, from_csv, from_json
         from pyspark.sql.types import StringType, StructType
 
@@ -240,11 +244,11 @@ class Pipeline:
 
 def interval_ms(text: str) -> int:
     """An interval of a trigger, as `1 minute 30 seconds`. Raises ConfigError."""
-    rest, parts = re.sub(r"^\s*interval\b", "", text, flags=re.IGNORECASE), []
-    while (part := _INTERVAL.match(rest)) is not None:
+    remaining, parts = re.sub(r"^\s*interval\b", "", text, flags=re.IGNORECASE), []
+    while (part := _INTERVAL.match(remaining)) is not None:
         parts.append(float(part[1]) * _UNITS[part[2].lower()])
-        rest = rest[part.end() :]
-    if rest.strip() or not parts:
+        remaining = remaining[part.end() :]
+    if remaining.strip() or not parts:
         raise ConfigError(
             f"every {text!r}: it is a number and a unit, from microseconds to weeks, such as "
             "'10 seconds'"

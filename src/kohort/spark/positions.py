@@ -4,9 +4,9 @@ They occur in options, checkpoints and progress reports. In options -2 stands fo
 and -1 for the end. Spark compares offsets as text, so they are sorted. Otherwise every trigger
 would see a change, and run an empty batch.
 
-An offset in a checkpoint also has keys that are no topics, because no topic can be called so:
-`@begin` of members and of a query's first micro-batch, and `@ids` with the id of each topic, by
-which one that was deleted and created again is noticed:
+An offset in a checkpoint also has keys that are not names of topics: `@begin` of members and of a
+query's first micro-batch, and `@ids` with the id of each topic. The id shows that a topic was
+recreated:
 
     {"@ids": {"orders": "0iXbZ2vaSs6qXyLMBX0l7w"}, "orders": {"0": 60}}
 """
@@ -25,28 +25,28 @@ LATEST: Final = -1
 BEGIN: Final = "@begin"
 IDS: Final = "@ids"
 GROUP: Final = "@group"
-"""Beside the topics of the latest offset that a member reports: its membership."""
+"""Key of a member's membership, in the latest offset that it reports."""
 _AGAIN: Final = "@again"
 _NO_TOPICS: Final = (BEGIN, IDS, GROUP, _AGAIN)
 
 Positions: TypeAlias = dict[TopicPartition, int]
 TopicIds: TypeAlias = dict[str, str]
-"""Ids by topic, in the form of Kafka's tools; without topics whose ids are not known."""
+"""Ids by topic, in the form of Kafka's tools; without topics whose ids are unknown."""
 SparkOffset: TypeAlias = dict[str, dict[str, Any]]
 
 
 def to_spark(
     positions: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
 ) -> SparkOffset:
-    """The form that Spark keeps in its checkpoint."""
-    found: SparkOffset = {IDS: dict(sorted(ids.items()))} if ids else {}
+    """Positions in the form of Spark's checkpoint."""
+    offset: SparkOffset = {IDS: dict(sorted(ids.items()))} if ids else {}
     for tp in sorted(positions):
-        found.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
-    return found
+        offset.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
+    return offset
 
 
 def from_spark(offset: SparkOffset | None) -> Positions:
-    """The positions of an offset that Spark kept."""
+    """Positions of an offset of Spark's checkpoint."""
     return {
         TopicPartition(topic, int(partition)): position
         for topic, partitions in (offset or {}).items()
@@ -76,12 +76,12 @@ def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[st
 
 
 def without_topics(positions: Mapping[TopicPartition, int], topics: Collection[str]) -> Positions:
-    """`positions` without those of `topics`."""
+    """`positions` without partitions of `topics`."""
     return {tp: offset for tp, offset in positions.items() if tp.topic not in topics}
 
 
 def offset_of(positions: Positions, begin: Positions, ids: Mapping[str, str]) -> SparkOffset:
-    """What Spark keeps of a micro-batch; `begin`: starts that are not the ends of the last one."""
+    """End of a micro-batch in Spark's form; `begin`: starts that are not ends of the last one."""
     return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions, ids)
 
 
@@ -97,10 +97,10 @@ def parse(option: str, text: str, *, least: int) -> Positions:
     """
     example = '{"orders": {"0": 23, "1": -1}}'
     try:
-        found = json.loads(text)
+        offsets = json.loads(text)
         positions = {
             TopicPartition(topic, int(partition)): _whole(value)
-            for topic, partitions in found.items()
+            for topic, partitions in offsets.items()
             if topic not in _NO_TOPICS
             for partition, value in partitions.items()
         }
@@ -119,9 +119,11 @@ def parse(option: str, text: str, *, least: int) -> Positions:
 def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     """`{"orders": [0, 1]}`. Raises ConfigError."""
     try:
-        found = json.loads(text)
+        assignment = json.loads(text)
         partitions = {
-            TopicPartition(topic, _whole(each)) for topic, some in found.items() for each in some
+            TopicPartition(topic, _whole(each))
+            for topic, some in assignment.items()
+            for each in some
         }
     except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(
@@ -139,16 +141,16 @@ def _whole(value: Any) -> int:
 
 
 def validate_partitions(
-    option: str, given: Iterable[TopicPartition], existing: Iterable[TopicPartition]
+    option: str, named: Iterable[TopicPartition], existing: Iterable[TopicPartition]
 ) -> None:
-    """Raise ConfigError unless `given` are exactly the read partitions, as in Spark's source."""
-    given, existing = set(given), set(existing)
-    if missing := sorted(existing - given):
+    """Raise ConfigError unless `named` are exactly the read partitions, as in Spark's source."""
+    named, existing = set(named), set(existing)
+    if missing := sorted(existing - named):
         raise ConfigError(
             f"option {option} has no offset for {_listed(missing)}; it has to have one "
             "for each partition"
         )
-    if unknown := sorted(given - existing):
+    if unknown := sorted(named - existing):
         raise ConfigError(
             f"option {option} names {_listed(unknown)}, which is not read or does not exist"
         )

@@ -50,8 +50,8 @@ class _Protobuf(Format):
 
 
 def _files(file: Any) -> list[bytes]:
-    """A file's descriptor behind those that it imports."""
-    return [*(each for imported in file.dependencies for each in _files(imported)),
+    """The descriptors of a file, those of its imports first."""
+    return [*(descriptor for imported in file.dependencies for descriptor in _files(imported)),
             file.serialized_pb]  # fmt: skip
 
 
@@ -63,36 +63,36 @@ def _message(name: str, files: tuple[bytes, ...]) -> type[Any]:
     )
 
     pool = descriptor_pool.DescriptorPool()
-    for each in files:
-        pool.AddSerializedFile(each)
-    found: type[Any] = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-    return found
+    for descriptor in files:
+        pool.AddSerializedFile(descriptor)
+    message: type[Any] = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    return message
 
 
 def _content(message: Any, field: Any) -> Any:
-    """A field as plain Python; None for one that is not set and knows it."""
+    """A field as plain Python; None for a field with presence that is not set."""
     if field.has_presence and not message.HasField(field.name):
         return None
     value = getattr(message, field.name)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         entry = field.message_type.fields_by_name["value"]
         return {key: _single(value[key], entry) for key in value}
-    return [_single(each, field) for each in value] if field.is_repeated else _single(value, field)
+    return [_single(item, field) for item in value] if field.is_repeated else _single(value, field)
 
 
 def _single(value: Any, field: Any) -> Any:
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return str(value) if known is None else known.name
+        enum_value = field.enum_type.values_by_number.get(value)
+        return str(value) if enum_value is None else enum_value.name
     if field.message_type is None:
         return value
-    return {each.name: _content(value, each) for each in field.message_type.fields}
+    return {member.name: _content(value, member) for member in field.message_type.fields}
 
 
 def _without_nulls(row: Any) -> Any:
     if isinstance(row, dict):
         return {name: _without_nulls(value) for name, value in row.items() if value is not None}
-    return [_without_nulls(each) for each in row] if isinstance(row, list) else row
+    return [_without_nulls(item) for item in row] if isinstance(row, list) else row
 
 
 def from_protobuf(

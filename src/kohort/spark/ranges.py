@@ -47,21 +47,29 @@ def split(
     The formula is that of Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks
     by its size, small ones stay whole.
     """
-    whole = list(offset_ranges)
+    all_ranges = list(offset_ranges)
     if max_records is not None:
-        whole = [
-            part for each in whole for part in _parts(each, math.ceil(each.size / max_records))
+        all_ranges = [
+            part
+            for offset_range in all_ranges
+            for part in _parts(offset_range, math.ceil(offset_range.size / max_records))
         ]
-    if min_partitions is None or len(whole) >= min_partitions:
-        return whole
-    total = sum(each.size for each in whole)
-    large = {each for each in whole if _share(each.size, total, min_partitions) > 1}
-    tasks = max(min_partitions - (len(whole) - len(large)), 1)
-    size = sum(each.size for each in large)
+    if min_partitions is None or len(all_ranges) >= min_partitions:
+        return all_ranges
+    total = sum(offset_range.size for offset_range in all_ranges)
+    large = {
+        offset_range
+        for offset_range in all_ranges
+        if _share(offset_range.size, total, min_partitions) > 1
+    }
+    tasks = max(min_partitions - (len(all_ranges) - len(large)), 1)
+    size = sum(offset_range.size for offset_range in large)
     return [
         part
-        for each in whole
-        for part in _parts(each, _share(each.size, size, tasks) if each in large else 1)
+        for offset_range in all_ranges
+        for part in _parts(
+            offset_range, _share(offset_range.size, size, tasks) if offset_range in large else 1
+        )
     ]
 
 
@@ -70,15 +78,15 @@ def _share(size: int, total: int, tasks: int) -> int:
     return max(math.floor(size / total * tasks + 0.5), 1)
 
 
-def _parts(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
-    """`whole` in `count` parts that differ by one offset at most, the smaller ones first.
+def _parts(offset_range: OffsetRange, count: int) -> Iterable[OffsetRange]:
+    """`offset_range` in `count` parts that differ by one offset at most, the smaller ones first.
 
     There are no empty ones.
     """
-    start = whole.start
-    for remaining in range(min(count, whole.size), 0, -1):
-        end = start + (whole.end - start) // remaining
-        yield replace(whole, start=start, end=end)
+    start = offset_range.start
+    for remaining in range(min(count, offset_range.size), 0, -1):
+        end = start + (offset_range.end - start) // remaining
+        yield replace(offset_range, start=start, end=end)
         start = end
 
 

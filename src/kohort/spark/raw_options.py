@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from kohort.client.properties import RefusedOptionsError, over, read_properties
 from kohort.client.security import SECURITY_PROPERTIES
 from kohort.errors import ConfigError
-from kohort.spark.values import INT64_MAX, PREFIX, number
+from kohort.spark.option_values import INT64_MAX, PREFIX, number
 from kohort.util.text import closest
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -24,9 +24,9 @@ _OF_TABLES: Final = frozenset((
 ))  # fmt: skip
 """Properties of a table in Spark's catalog, which Spark passes among the options of the table."""
 SECURITY: Final = "security"
-"""Option with the path of a file; `kafka.*` options replace what it says of the same thing."""
+"""Option with the path of a file; `kafka.*` options override its settings."""
 _TWICE: Final = "option."
-"""Begins a second name of each option of a table."""
+"""Prefix of a second name of each option of a table."""
 
 
 class RawOptions:
@@ -50,12 +50,12 @@ class RawOptions:
         return self._options.get(name.lower())
 
     def among(self, names: Iterable[str]) -> list[str]:
-        """Those of `names` that are given."""
+        """The `names` that are set."""
         return [name for name in names if self.get(name) is not None]
 
-    def unknown(self, known: Iterable[str]) -> Iterator[str]:
-        """The refusal of each option that is neither `known` nor one of Kafka's."""
-        lower = {name.lower(): name for name in known}
+    def unknown(self, names: Iterable[str]) -> Iterator[str]:
+        """An error for each option that is neither in `names` nor a `kafka.*` option."""
+        lower = {name.lower(): name for name in names}
         for name in self._options:
             if name not in lower and not name.startswith(PREFIX):
                 match = closest(name, lower)
@@ -63,7 +63,7 @@ class RawOptions:
                 yield f"option {name} is not known{hint}"
 
     def refused(self, names: tuple[str, ...], why: str) -> Iterator[str]:
-        """The refusal of each of `names` that is given."""
+        """An error for each of `names` that is set."""
         return (f"option {name}: {why}" for name in self.among(names))
 
     def number(self, name: str, least: int = 1, most: int = INT64_MAX) -> int | None:
@@ -74,19 +74,19 @@ class RawOptions:
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
-        given = self.get(name)
-        text = default if given is None else given.strip().lower()
+        value = self.get(name)
+        text = default if value is None else value.strip().lower()
         if text not in values:
             raise ConfigError(f"option {name} is {text!r}; it is one of {', '.join(values)}")
         return text
 
 
 def _of_file(path: str | None) -> dict[str, str]:
-    """The settings of security in a properties file; others are ignored."""
+    """The security settings of a properties file; others are ignored."""
     if path is None:
         return {}
     try:
-        found = read_properties(Path(path))
+        properties = read_properties(Path(path))
     except ConfigError as error:
         raise RefusedOptionsError([f"option {SECURITY}: {path} {error}"]) from None
-    return {name: value for name, value in found.items() if name in SECURITY_PROPERTIES}
+    return {name: value for name, value in properties.items() if name in SECURITY_PROPERTIES}

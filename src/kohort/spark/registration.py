@@ -23,9 +23,9 @@ FILE_MANAGERS: Final = tuple(
     f"org.apache.spark.sql.execution.streaming.{package}FileSystemBasedCheckpointFileManager"
     for package in ("checkpointing.", "")
 )
-"""Of Spark's file managers the one that starts no process for each local file of a checkpoint.
+"""Spark's file manager that starts no process for each local file of a checkpoint.
 
-The other one, Spark's first choice, runs `chmod` and `readlink`: 50 ms for each micro-batch. Both
+Spark's default runs `chmod` and `readlink`: 50 ms for each micro-batch. Both
 write a file under another name and rename it. PySpark 4.0 has it in another package.
 """
 _FILTER: Final = "org.apache.logging.log4j.core.filter.RegexFilter"
@@ -35,9 +35,9 @@ _log = logging.getLogger("kohort.spark")
 
 
 def register(spark: "SparkSession") -> None:
-    """Register the source with `spark`, and set what its queries gain by; the log tells it (INFO).
+    """Register the source with `spark`, and set what makes its queries faster; logged at INFO.
 
-    That is the PYTHONPATH of Python processes started from now on (see `startup`; not with Spark
+    These are the PYTHONPATH of Python processes started from now on (see `startup`; not with Spark
     Connect, whose server starts them), and those of `SETTINGS` that the session has not set; with a
     local master also CHECKPOINTS.
     """

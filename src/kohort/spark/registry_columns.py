@@ -29,7 +29,7 @@ CORRUPT: Final = "_corrupt_record"
 REASON: Final = "_corrupt_reason"
 
 _UNFIT: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
-"""What Arrow, and `_fitted`, raise for an object that is not of the wanted type."""
+"""Errors of Arrow and `_fitted` for an object of another type."""
 
 Registry: TypeAlias = str | Mapping[str, Any]
 """A URL, or arguments of `SchemaRegistry` by name: `url`, `basic_auth`, `ssl_cafile`, …"""
@@ -44,17 +44,17 @@ class Format(Protocol):
     def serializer(self, registry: SchemaRegistry, options: Mapping[str, Any]) -> Any: ...
 
     def to_dict(self, value: Any) -> Any:
-        """What the deserializer returned, as a dict."""
+        """The deserialized value as a dict."""
         return value
 
     def from_dict(self, row: dict[str, Any]) -> Any:
-        """What the serializer takes."""
+        """The argument of the serializer."""
         return row
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a UDF has to know; picklable."""
+    """Picklable settings of a UDF."""
 
     registry: tuple[tuple[str, Any], ...]
     format: Format
@@ -85,12 +85,12 @@ def conversion(
     options: Mapping[str, Any] | None = None,
 ) -> Conversion:
     """The Conversion of a registry that is a URL or arguments."""
-    given = {"url": registry} if isinstance(registry, str) else registry
-    return Conversion(_items(given), form, topic, field, _items(options or {}))
+    settings = {"url": registry} if isinstance(registry, str) else registry
+    return Conversion(_items(settings), form, topic, field, _items(options or {}))
 
 
-def _items(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(given.items()))
+def _items(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(settings.items()))
 
 
 _functions: Final[dict[tuple[BackgroundLoop, str, bytes], Any]] = {}
@@ -131,12 +131,12 @@ def _udf(function: Any, result: "StructType | str", column: "Column | str") -> "
     from pyspark.sql import functions
 
     arrow_udf: Any = functions.arrow_udf  # type: ignore[attr-defined]  # not in PySpark's stubs
-    found: Column = arrow_udf(function, result)(column)
-    return found
+    udf: Column = arrow_udf(function, result)(column)
+    return udf
 
 
 def decode_values(values: pa.Array, result: "StructType", conversion: Conversion) -> pa.Array:
-    """What `decoded` makes of a batch. Raises SchemaRegistryError."""
+    """Decode one batch of `decoded`. Raises SchemaRegistryError."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     workers.settle()
@@ -152,7 +152,7 @@ def decode_values(values: pa.Array, result: "StructType", conversion: Conversion
 
 
 def encode_rows(rows: pa.Array, conversion: Conversion) -> pa.Array:
-    """What `encoded` makes of a batch. Raises SchemaRegistryError, and the serializer's errors."""
+    """Encode one batch of `encoded`. Raises SchemaRegistryError, and the serializer's errors."""
     workers.settle()
     return pa.array(
         background.run(_encoded(rows.to_pylist(maps_as_pydicts="strict"), conversion)), pa.binary()
@@ -192,7 +192,7 @@ def _corrupt(content: bytes | None, error: Exception) -> dict[str, Any]:
 
 
 def _array_of_one(row: Any, content: bytes | None, form: pa.DataType) -> pa.Array:
-    """A row by itself: converted where Arrow takes no such object, corrupt if nothing helps."""
+    """One row: converted if Arrow cannot take the object, corrupt if that fails too."""
     try:
         return pa.array([_fitted(row, form)], form)
     except _UNFIT as error:
@@ -200,15 +200,15 @@ def _array_of_one(row: Any, content: bytes | None, form: pa.DataType) -> pa.Arra
 
 
 def _fitted(value: Any, form: pa.DataType) -> Any:
-    """Maps as pairs, and text of what is no text (UUIDs), which Arrow does not do by itself."""
+    """Maps as pairs, and UUIDs and the like as text, which Arrow does not convert by itself."""
     if value is None:
         return None
     if pa.types.is_struct(form):
         return {field.name: _fitted(value.get(field.name), field.type) for field in form}
     if pa.types.is_list(form):
-        return [_fitted(each, form.value_type) for each in value]
+        return [_fitted(item, form.value_type) for item in value]
     if pa.types.is_map(form):
-        return [(key, _fitted(each, form.item_type)) for key, each in dict(value).items()]
+        return [(key, _fitted(item, form.item_type)) for key, item in dict(value).items()]
     if pa.types.is_string(form) and not isinstance(value, str | bytes | int | float):
         return str(value)
     return value

@@ -27,9 +27,9 @@ def _directory() -> tuple[object, ...]:
 
     It differs between machines, containers and users.
     """
-    found = os.stat(tempfile.gettempdir())
+    status = os.stat(tempfile.gettempdir())
     boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
-    return boot, socket.gethostname(), found.st_dev, found.st_ino, os.getuid()
+    return boot, socket.gethostname(), status.st_dev, status.st_ino, os.getuid()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,9 @@ def spark_session(
     os.environ.update(java_environment(with_vectors=with_vectors))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not _has_logging():
-        # Options of the driver's Java; those that Spark's configuration has come behind them.
-        given = os.environ.get(JAVA_OPTIONS, "").replace(LOGGING, "")
-        os.environ[JAVA_OPTIONS] = f"{LOGGING} {given}".strip()
+        # Options of the driver's Java. Spark's configuration is applied after them.
+        options = os.environ.get(JAVA_OPTIONS, "").replace(LOGGING, "")
+        os.environ[JAVA_OPTIONS] = f"{LOGGING} {options}".strip()
     chosen: dict[str, bool | float | int | str | None] = {**_settings(master), **(settings or {})}
     builder = configured(SparkSession.builder.master(master).appName(name))
     try:
@@ -70,7 +70,7 @@ def spark_session(
 
 
 def quieten(spark: "SparkSession") -> None:
-    """Have Spark log only failed tasks, also those that are tried again; errors are raised.
+    """Have Spark log only failed tasks, including those that are retried; errors are raised.
 
     Unless the user has configured Spark's logging or its level.
     """
@@ -91,7 +91,7 @@ def _settings(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith(LOCAL):
-        # Nobody else has to reach it; and a laptop's own name may lead nowhere.
+        # Only local processes connect; and a laptop's own name may not resolve.
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         settings["spark.sql.shuffle.partitions"] = "4"
     return settings

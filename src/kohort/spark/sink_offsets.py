@@ -1,22 +1,21 @@
 """Passes the offsets of a member's micro-batches to a sink, which commits them in its transactions.
 
-Spark tells a sink nothing of its sources. Both have processes beside the driver's JVM, and share
-files in the directory that Spark makes for the files of its SparkContext. Only its user may write
-there, and no other driver looks there. So these files are of no other user and of no other driver,
-and are lost with the driver only. Each has one writer:
+A sink cannot ask Spark for its sources. Both run in processes beside the driver's JVM, and share
+files in the directory that Spark makes for the files of its SparkContext. Other users cannot write
+to it, other drivers do not use it, and it exists as long as the driver. Each file has one writer:
 
     ….source   the plan of the micro-batch, from the source, before Spark reads it
     ….lock     locked by the source until its process ends
     ….sink     the token of the last plan that was committed, from the sink
 
-Each plan has a token of its own. Spark asks for a writer when the sources have planned and before
-the tasks begin. The writer takes the token along to the tasks, whose messages bring it to the sink.
-A sink that is brought a token has a member as its source, and commits rows only with the offsets of
-that plan, while the source lives. A plan without offsets is one that has no records.
+Each plan has a unique token. Spark creates a writer after the sources have planned and before the
+tasks begin. The writer passes the token to the tasks, and their messages pass it to the sink. A
+sink with a token has a member as its source: it commits rows only with the offsets of that plan,
+and only while the source lives. A plan without offsets has no records.
 
 The plan also has the producer of the sink: the source fences the sinks of earlier drivers when it
-begins. If the coordinator knows another producer, then a later driver has done so, and is not to be
-fenced.
+begins. If the coordinator has another producer, a later driver has fenced this one, and must not be
+fenced in turn.
 """
 
 import fcntl
@@ -67,23 +66,27 @@ class MemberPlan:
     def renewed(self, wait_s: float) -> "MemberPlan | None":
         """The plan in a later generation of the member; None if there is none within `wait_s`."""
         deadline = time.monotonic() + wait_s
-        while (found := member_plan(self.transactional_id, self.token)).group == self.group:
+        while (plan := member_plan(self.transactional_id, self.token)).group == self.group:
             if time.monotonic() >= deadline:
                 return None
             time.sleep(_PAUSE_S)
-        return found
+        return plan
 
 
 def plan_token(transactional_id: str) -> str | None:
-    """The token of the last plan for this sink; None if it has no member as its source."""
-    found = _read(_path(transactional_id, "source"))
-    return None if found is None else str(found["token"])
+    """The token of the last plan for this sink; None if its source is not a member."""
+    content = _read(_path(transactional_id, "source"))
+    return None if content is None else str(content["token"])
 
 
 def member_plan(transactional_id: str, token: str) -> MemberPlan:
     """The plan with this token. Raises KohortError if its source has ended."""
-    found = _read(_path(transactional_id, "source"))
-    if found is None or found["token"] != token or not _is_locked(_path(transactional_id, "lock")):
+    content = _read(_path(transactional_id, "source"))
+    if (
+        content is None
+        or content["token"] != token
+        or not _is_locked(_path(transactional_id, "lock"))
+    ):
         raise KohortError(
             f"transactionalSink {transactional_id}: the source of this micro-batch has ended, so "
             "its offsets cannot be committed. None of its rows is written. Its process beside the "
@@ -92,13 +95,13 @@ def member_plan(transactional_id: str, token: str) -> MemberPlan:
     return MemberPlan(
         transactional_id=transactional_id,
         token=token,
-        producer=tuple(found["producer"]),
-        group=None if found["group"] is None else GroupMetadata(**found["group"]),
+        producer=tuple(content["producer"]),
+        group=None if content["group"] is None else GroupMetadata(**content["group"]),
         offsets={
             TopicPartition(topic, partition): OffsetAndMetadata(**offset)
-            for topic, partition, offset in found["offsets"]
+            for topic, partition, offset in content["offsets"]
         },
-        topic_ids=found["topic_ids"],
+        topic_ids=content["topic_ids"],
     )
 
 
@@ -113,7 +116,7 @@ class SinkOffsets:
         """Plan of the micro-batch in flight; None before the sink's producers are fenced."""
 
     def open(self, wait_s: float) -> None:
-        """Become the source of the sink, once its last one has ended.
+        """Become the source of the sink after its previous source has ended.
 
         Raises KohortError after `wait_s`, OSError.
         """
@@ -123,29 +126,29 @@ class SinkOffsets:
             if time.monotonic() >= deadline:
                 os.close(lock)
                 raise KohortError(
-                    f"option transactionalSink: another source of this driver has the sink "
-                    f"{self._transactional_id}; a query has one such source, and a "
-                    "kafka.transactional.id of its own"
+                    f"option transactionalSink: another source of this driver already uses the "
+                    f"sink {self._transactional_id}; each query needs one such source and its own "
+                    "kafka.transactional.id"
                 )
             time.sleep(_PAUSE_S)
         self._lock = lock
 
     def begin(self, producer: tuple[int, int]) -> None:
-        """Write the first plan. `producer` is the one with which earlier drivers were fenced."""
-        self._hand_over(MemberPlan(transactional_id=self._transactional_id, producer=producer))
+        """Write the first plan. `producer` has fenced the sinks of earlier drivers."""
+        self._write_plan(MemberPlan(transactional_id=self._transactional_id, producer=producer))
 
-    def hand_over(self, group: GroupMetadata, offsets: Offsets, topic_ids: TopicIds) -> None:
-        """Have the sink commit these with the next rows. Raises OSError."""
+    def plan_commit(self, group: GroupMetadata, offsets: Offsets, topic_ids: TopicIds) -> None:
+        """Have the sink commit these offsets with the next rows. Raises OSError."""
         plan = replace(self._empty(), group=group, offsets=offsets, topic_ids=topic_ids)
-        self._hand_over(plan)
+        self._write_plan(plan)
 
     def renew(self, group: GroupMetadata) -> None:
         """Replace the generation of the plan: the member still has all partitions."""
         if self._plan is not None and self._plan.offsets:
-            self._hand_over(replace(self._plan, group=group))
+            self._write_plan(replace(self._plan, group=group))
 
     def end_micro_batch(self) -> None:
-        """The micro-batch in flight has ended, and the next one has no offsets until `hand_over`.
+        """Replace the plan of the micro-batch that has ended by one without offsets.
 
         Raises KohortError if the offsets were not committed.
         """
@@ -153,12 +156,12 @@ class SinkOffsets:
             producer = self._committing_producer()
             if producer is None:
                 raise KohortError(
-                    "a micro-batch has ended, and its offsets are not committed: transactionalSink "
-                    f"is {self._transactional_id}, so the query needs a sink with "
+                    "a micro-batch has ended without a commit of its offsets: with "
+                    f"transactionalSink {self._transactional_id} the query needs a sink with "
                     "writeStream.format('kohort'), delivery=exactly_once and that "
                     "kafka.transactional.id"
                 )
-            self._hand_over(replace(self._empty(), producer=producer))
+            self._write_plan(replace(self._empty(), producer=producer))
 
     def close(self) -> None:
         """Release the sink for another source. Idempotent.
@@ -172,19 +175,19 @@ class SinkOffsets:
             os.close(lock)
 
     def _empty(self) -> MemberPlan:
-        assert self._plan is not None, "not begun"
+        assert self._plan is not None, "before begin"
         return MemberPlan(transactional_id=self._transactional_id, producer=self._plan.producer)
 
     def _committing_producer(self) -> tuple[int, int] | None:
         """The producer that committed the plan; None before that."""
-        found = _read(_path(self._transactional_id, "sink"))
+        content = _read(_path(self._transactional_id, "sink"))
         assert self._plan is not None
-        if found is None or found["token"] != self._plan.token:
+        if content is None or content["token"] != self._plan.token:
             return None
-        producer_id, epoch = found["producer"]
+        producer_id, epoch = content["producer"]
         return producer_id, epoch
 
-    def _hand_over(self, plan: MemberPlan) -> None:
+    def _write_plan(self, plan: MemberPlan) -> None:
         assert self._lock is not None, "not opened"
         offsets = [[*tp, asdict(offset)] for tp, offset in plan.offsets.items()]
         group = None if plan.group is None else asdict(plan.group)
@@ -198,21 +201,21 @@ class SinkOffsets:
         self._plan = plan
 
 
-def _path(transactional_id: str, of: str) -> Path:
+def _path(transactional_id: str, kind: str) -> Path:
     name = hashlib.sha256(transactional_id.encode()).hexdigest()[:32]
-    return _directory() / f"kohort-{name}.{of}"
+    return _directory() / f"kohort-{name}.{kind}"
 
 
 def _directory() -> Path:
     """The driver's directory of files. Raises KohortError.
 
-    Spark gives its processes directories inside it: `streaming_job` to a source, and to others
-    that of their session.
+    Spark's processes run in directories inside it: sources in `streaming_job`, others in that of
+    their session.
     """
     root = Path(SparkFiles.getRootDirectory())
-    for each in (root, *root.parents):
-        if each.name.startswith(_USER_FILES):
-            return each
+    for directory in (root, *root.parents):
+        if directory.name.startswith(_USER_FILES):
+            return directory
     raise KohortError(f"the files of Spark's driver are in {root}, not in a {_USER_FILES}…")
 
 

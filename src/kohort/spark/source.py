@@ -20,10 +20,10 @@ from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
-from kohort.spark.cause_first import cause_first
+from kohort.spark.error_messages import cause_first
 from kohort.spark.logs import log_to_stderr
 from kohort.spark.options import GroupMode, ReadOptions, parse_either_read, parse_read
-from kohort.spark.schema import read_schema, validate_read_schema
+from kohort.spark.read_schema import read_schema, validate_read_schema
 from kohort.spark.unsupported_options import log_ignored
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class KohortDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigError("mode overwrite: a topic can only be appended to; use mode append")
-        from kohort.spark.reaching import validate_listening
+        from kohort.spark.bootstrap_check import validate_listening
         from kohort.spark.writing import BatchWriter
 
         writing = self._writing(schema)
@@ -90,7 +90,7 @@ class KohortDataSource(DataSource):
         _validate_version((4, 1), "a streaming write")
         from kohort.spark.stream_writing import StreamWriter
 
-        # Whatever the output mode, the rows that Spark hands over are appended, as by its own sink.
+        # Rows are appended in every output mode, as by Spark's own sink.
         writing = self._writing(schema)
         if (sink := writing.options.transactional_id) is not None:
             from kohort.spark.sink_offsets import plan_token
@@ -113,17 +113,17 @@ class KohortDataSource(DataSource):
         self._logged |= dict(options.without_effect).keys()
 
 
-def _validate_version(least: tuple[int, int], what: str) -> None:
-    """Raise ConfigError if this PySpark lacks what is needed."""
+def _validate_version(least: tuple[int, int], feature: str) -> None:
+    """Raise ConfigError if this PySpark is older than `least`."""
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < least:
         raise ConfigError(
-            f"{what} needs PySpark {least[0]}.{least[1]} or later, and this is "
+            f"{feature} needs PySpark {least[0]}.{least[1]} or later, and this is "
             f"{pyspark.__version__}, which can read and write batches"
         )
 
 
 def _with_valid_group(options: ReadOptions) -> ReadOptions:
-    """`options`. Raises ConfigError for those that a member cannot have."""
+    """`options`. Raises ConfigError if a member cannot have them."""
     if options.group_mode is GroupMode.MEMBER:
         from kohort.spark.membership import validate_group
 

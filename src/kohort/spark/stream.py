@@ -23,8 +23,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kohort.spark import fetching
-from kohort.spark.cause_first import cause_first
-from kohort.spark.data_loss import AGAIN, GONE, gone, misplaced, raise_or_warn, span
+from kohort.spark.data_loss import AGAIN, GONE, deleted, out_of_range, raise_or_warn, span
+from kohort.spark.error_messages import cause_first
 from kohort.spark.offset_queries import Existing, OffsetQueries, ids_of, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
 from kohort.spark.positions import (
@@ -42,7 +42,7 @@ from kohort.spark.positions import (
     without_topics,
 )
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
-from kohort.spark.reporting import Reporter
+from kohort.spark.reporting_stream import Reporter
 from kohort.spark.workers import TaskObject
 from kohort.types import TopicPartition
 
@@ -76,7 +76,7 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
         existing = self.queries.partitions()
         validate_named(self.options, existing)
         positions = self._initial_positions or self.queries.resolve(self.options.starting, existing)
-        if self.options.starting.everywhere != EARLIEST and self.options.starting.at is None:
+        if self.options.starting.everywhere != EARLIEST and self.options.starting.offsets is None:
             self._initial_positions = positions
         return to_spark(positions, self.ids_beside(positions, existing, {}))
 
@@ -92,22 +92,22 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
         recreated_topics = self.recreated(start, existing)
         if self._reporter is not None:
             self._reporter.report(without_topics(from_spark(start), recreated_topics))
-        at = self.without_missing(from_spark(start), existing, recreated_topics)
-        latest = self.ends(tuple(existing), at)
-        begin = self.queries.earliest(latest.keys() - at.keys()) | at
+        positions = self.without_missing(from_spark(start), existing, recreated_topics)
+        latest = self.ends(tuple(existing), positions)
+        begin = self.queries.earliest(latest.keys() - positions.keys()) | positions
         latest = {tp: end for tp, end in latest.items() if tp in begin}
         if self.is_too_little(begin, latest):
             return start
         ends = limited(limit.max_rows, begin, latest) if isinstance(limit, ReadMaxRows) else latest
         is_first = (
-            at == self._initial_positions
+            positions == self._initial_positions
             and BEGIN not in start
             and self.options.checkpoint_topic_ids
         )
-        begin = at if is_first else {}
+        begin = positions if is_first else {}
         end = offset_of(ends, begin, self.ids_beside(ends, existing, topic_ids(start)))
         unchanged = not recreated_topics and not begin and ends == from_spark(start)
-        # Without ids, what only this source understands goes from the checkpoint at once.
+        # Without ids, keys that only this source understands goes from the checkpoint at once.
         return start if unchanged and self.options.checkpoint_topic_ids else end
 
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
@@ -115,8 +115,8 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         before, ids = topic_ids(start), topic_ids(end)
-        at = without_topics(from_spark(start), recreated(before, ids))
-        return self.plan_ranges(at | batch_start(end), from_spark(end), ids)
+        positions = without_topics(from_spark(start), recreated(before, ids))
+        return self.plan_ranges(positions | batch_start(end), from_spark(end), ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return fetching.read(self.options, cast("OffsetRange", partition))
@@ -124,12 +124,12 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
     # --- steps ---
 
     def ids_beside(self, positions: Positions, existing: Existing, before: TopicIds) -> TopicIds:
-        """The ids of the topics of `positions`: as they are now, or else those of `before`."""
+        """The ids of the topics of `positions`: the current ones, or else those of `before`."""
         if not self.options.checkpoint_topic_ids:
             return {}
-        known = before | ids_of(existing)
+        ids = before | ids_of(existing)
         topics = {tp.topic for tp in positions}
-        return {topic: topic_id for topic, topic_id in known.items() if topic in topics}
+        return {topic: topic_id for topic, topic_id in ids.items() if topic in topics}
 
     def recreated(self, start: SparkOffset, existing: Existing) -> Collection[str]:
         """The topics that were deleted and created again since `start`."""
@@ -138,37 +138,42 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
         return recreated(topic_ids(start), ids_of(existing))
 
     def without_missing(
-        self, at: Positions, existing: Collection[TopicPartition], recreated: Collection[str] = ()
+        self,
+        offsets: Positions,
+        existing: Collection[TopicPartition],
+        recreated: Collection[str] = (),
     ) -> Positions:
-        """`at` without partitions that no longer exist, which is data loss."""
-        found = {
-            tp: position for tp, position in without_topics(at, recreated).items() if tp in existing
+        """`offsets` without partitions that no longer exist, which is data loss."""
+        kept = {
+            tp: position
+            for tp, position in without_topics(offsets, recreated).items()
+            if tp in existing
         }
-        missing = sorted(at.keys() - found.keys())
-        self.queries.confirm_gone({tp.topic for tp in missing}.difference(recreated))
+        missing = sorted(offsets.keys() - kept.keys())
+        self.queries.validate_deleted({tp.topic for tp in missing}.difference(recreated))
         for tp in missing:
             how = AGAIN if tp.topic in recreated else GONE
-            self.report_data_loss(f"{tp} {how}, with what was behind offset {at[tp]}")
-        return found
+            self.report_data_loss(f"{tp} {how}, with what was behind offset {offsets[tp]}")
+        return kept
 
-    def ends(self, partitions: Sequence[TopicPartition], at: Positions) -> Positions:
-        """End offsets, limited to those of the run. An end below `at` is data loss."""
+    def ends(self, partitions: Sequence[TopicPartition], start: Positions) -> Positions:
+        """End offsets, limited to those of the run. An end below `start` is data loss."""
         latest = self._latest = self.queries.latest(partitions)
-        self.without_missing({tp: at[tp] for tp in partitions if tp in at}, latest)
+        self.without_missing({tp: start[tp] for tp in partitions if tp in start}, latest)
         for tp, end in latest.items():
-            if end < at.get(tp, 0):
+            if end < start.get(tp, 0):
                 self.report_data_loss(
-                    f"{tp} ends at offset {end}, before {at[tp]}, where it was to be read on"
+                    f"{tp} ends at offset {end}, before {start[tp]}, where it was to be read on"
                 )
         if self.target is None:
             return latest
-        until = {tp: max(self.target.get(tp, -1), at.get(tp, -1)) for tp in latest}
-        return {tp: min(end, until[tp]) for tp, end in latest.items() if until[tp] >= 0}
+        limits = {tp: max(self.target.get(tp, -1), start.get(tp, -1)) for tp in latest}
+        return {tp: min(end, limits[tp]) for tp, end in latest.items() if limits[tp] >= 0}
 
     def is_too_little(self, begin: Positions, latest: Positions) -> bool:
         """Whether there are fewer records than `minOffsetsPerTrigger`, so that this trigger waits.
 
-        As in Spark's source, the first trigger never waits, nor one that comes `maxTriggerDelay`
+        As in Spark's source, the first trigger never waits. Nor does a trigger `maxTriggerDelay`
         after the last one that did not wait.
         """
         now_s, options = time.monotonic(), self.options
@@ -185,8 +190,8 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
     ) -> list[InputPartition]:
         """The ranges from `start` to `end` in the topics with these `ids`.
 
-        A partition without a start is new, and read from its first record. Nothing is read of a
-        topic that was created again since: the next plan begins at its first record.
+        A partition without a start is new, and read from its first record. A topic that was
+        recreated since the plan is left out: the next plan begins at its first record.
         """
         moved = {tp: offset for tp, offset in end.items() if offset != start.get(tp)}
         existing = self.queries.partitions()
@@ -195,42 +200,39 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
             without_topics(moved, recreated_topics).keys() & existing.keys()
         )
         missing = sorted(moved.keys() - earliest.keys())
-        self.queries.confirm_gone({tp.topic for tp in missing}.difference(recreated_topics))
+        self.queries.validate_deleted({tp.topic for tp in missing}.difference(recreated_topics))
         for tp in missing:
             how = AGAIN if tp.topic in recreated_topics else GONE
-            self.report_data_loss(gone(tp, how, start.get(tp, 0), moved[tp]))
-        wanted = self._limited_to_end(
-            {tp: offset for tp, offset in moved.items() if tp in earliest}
-        )
+            self.report_data_loss(deleted(tp, how, start.get(tp, 0), moved[tp]))
+        ends = self._limited_to_end({tp: offset for tp, offset in moved.items() if tp in earliest})
         begin = {
-            tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], wanted[tp])
-            for tp in wanted
+            tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], ends[tp]) for tp in ends
         }
-        found = split(
-            ranges(begin, wanted, ids_of(existing)),
+        tasks = split(
+            ranges(begin, ends, ids_of(existing)),
             self.options.min_partitions,
             self.options.max_records_per_partition,
         )
-        return list[InputPartition](found)
+        return list[InputPartition](tasks)
 
-    def _limited_to_end(self, wanted: Positions) -> Positions:
-        """`wanted`, limited to the current ends: a batch that a restart repeats may be old."""
-        known = self._latest or {}
-        latest = self.queries.latest(tp for tp, end in wanted.items() if end > known.get(tp, -1))
+    def _limited_to_end(self, ends: Positions) -> Positions:
+        """`ends`, limited to the current ends: a batch that a restart repeats may be old."""
+        known_ends = self._latest or {}
+        latest = self.queries.latest(tp for tp, end in ends.items() if end > known_ends.get(tp, -1))
         for tp, end in latest.items():
-            if end < wanted[tp]:
+            if end < ends[tp]:
                 self.report_data_loss(
-                    f"{tp} ends at offset {end}, before {wanted[tp]}, up to where it was to be "
-                    f"read: {span(end, wanted[tp])}"
+                    f"{tp} ends at offset {end}, before {ends[tp]}, up to where it was to be "
+                    f"read: {span(end, ends[tp])}"
                 )
-        return wanted | {tp: min(end, wanted[tp]) for tp, end in latest.items()}
+        return ends | {tp: min(end, ends[tp]) for tp, end in latest.items()}
 
     def _begin(self, tp: TopicPartition, start: int, earliest: int, end: int) -> int:
         if start < earliest or end < start:
-            self.report_data_loss(misplaced(tp, start, earliest, end))
+            self.report_data_loss(out_of_range(tp, start, earliest, end))
             return earliest
         return start
 
-    def report_data_loss(self, what: str) -> None:
-        """Raise DataLossError, or tell it in the log, as `failOnDataLoss` says."""
-        raise_or_warn(what, fail=self.options.fail_on_data_loss)
+    def report_data_loss(self, loss: str) -> None:
+        """Raise DataLossError if `failOnDataLoss` is true, otherwise log a warning."""
+        raise_or_warn(loss, fail=self.options.fail_on_data_loss)

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kohort.spark.cause_first import cause_first
-from kohort.spark.reaching import validate_listening
+from kohort.spark.bootstrap_check import validate_listening
+from kohort.spark.error_messages import cause_first
 from kohort.spark.workers import TaskObject
 from kohort.spark.writing import Writing, task_property
 

@@ -3,19 +3,18 @@
 Tasks encode and compress their rows and hand over the batches (`row_spool`), but send nothing. So a
 task that fails, runs twice or is killed leaves nothing behind, and one EndTxn decides on the whole
 write. One process has to send: tasks cannot share partitions, as sequences are counted by
-partition, and what a task had sent before it failed could not be taken back alone.
+partition, and the records of a failed task could not be aborted alone.
 
 Number and plan of a micro-batch are committed in its transaction (`micro_batches`). Spark repeats a
 micro-batch if the driver ended before its checkpoint had the end; one that is committed is not sent
-again. That is found out before InitProducerId: a driver that was believed dead and goes on learns
-that its successor has committed a later micro-batch, and does not fence it. It is found out again
-after InitProducerId, which has ended the transaction of an earlier driver, either way, and fenced
-that driver, should it still run.
+again. This is checked before InitProducerId, so that a driver which was believed dead does not
+fence its successor: the successor has committed a later micro-batch. It is checked again after
+InitProducerId, which has ended the transaction of an earlier driver and fenced that driver.
 
-The offsets of a member that has `transactionalSink` are committed in the transaction as well, in
-the name of the member (`sink_offsets`). They stand for the plan then. If the group has given the
-partitions to others, the transaction is aborted, and the query ends. So it is if a topic was
-deleted since the plan: offsets are committed for its name, and another topic may have it by now.
+With `transactionalSink` the transaction also commits the offsets of the member (`sink_offsets`),
+and they replace the plan. The transaction is aborted and the query ends if the group has assigned
+the partitions to others, or if a topic was deleted since the plan: offsets are committed by name,
+and a new topic may have the name by now.
 """
 
 import logging
@@ -37,7 +36,7 @@ from kohort.types import GroupId, TopicPartition
 
 
 class LostPartitionsError(KohortError):
-    """The group has given the partitions of a micro-batch to others, or begun a generation."""
+    """The group has reassigned the partitions of a micro-batch, or begun a new generation."""
 
 
 _LOST: Final = frozenset(
@@ -49,21 +48,21 @@ _LOST: Final = frozenset(
         ErrorCode.fenced_instance_id,
     }
 )
-"""What a group says of a member that is none any more, or in an older generation."""
+"""Errors of a commit by a former member, or by one of an older generation."""
 
 logger: Final = logging.getLogger("kohort.spark")
 
 
 def is_committed(options: WriteOptions, micro_batch: MicroBatch) -> bool:
-    """Whether the micro-batch was committed before; nobody is fenced.
+    """Whether the micro-batch was committed before. Fences no producer.
 
-    Raises KohortError if another one was in its place.
+    Raises KohortError if another micro-batch was committed with its number.
     """
     return background.run(_is_committed(options, micro_batch, require_stable=False))
 
 
 def validate_sink(options: WriteOptions, plan: MemberPlan) -> None:
-    """Raise KohortError if a later driver has fenced the sink of this one; nobody is fenced."""
+    """Raise KohortError if a later driver has fenced this sink. Fences no producer."""
     background.run(_validate_sink(options, plan))
 
 
@@ -73,10 +72,10 @@ def write(
     micro_batch: MicroBatch | None,
     plan: MemberPlan | None = None,
 ) -> None:
-    """Send batches that `encoded_batches` packed, all or none, and commit what a member has read.
+    """Send batches that `encoded_batches` packed, all or none, and commit a member's offsets.
 
-    With the `plan` of a member the group's offsets decide; without, a `micro_batch` that was
-    committed before is not sent again. Raises LostPartitionsError, KohortError; after
+    Without the `plan` of a member, a `micro_batch` that was committed before is not sent again.
+    With it, the group's offsets decide. Raises LostPartitionsError, KohortError; after
     CommitUnknownError the rows may have been committed.
     """
     producer = background.run(_write(options, unpack(batches), micro_batch, plan))
@@ -117,10 +116,10 @@ async def _validate_sink(options: WriteOptions, plan: MemberPlan) -> None:
 
     admin = Admin(await background.cluster(options.kafka))
     transactional_id = plan.transactional_id
-    found = (await admin.describe_transactions([transactional_id]))[transactional_id]
-    if isinstance(found, KafkaError) and found.code is ErrorCode.transactional_id_not_found:
-        return  # it has expired, after seven idle days by default; fencing would have renewed it
-    described = unless_error(found)
+    outcome = (await admin.describe_transactions([transactional_id]))[transactional_id]
+    if isinstance(outcome, KafkaError) and outcome.code is ErrorCode.transactional_id_not_found:
+        return  # expired after seven idle days by default; fencing would have renewed it
+    described = unless_error(outcome)
     if (described.producer_id, described.producer_epoch) != plan.producer:
         raise KohortError(
             f"another driver has taken over the sink {transactional_id}, or an administrator fenced"
@@ -144,15 +143,15 @@ async def _commit_offsets(cluster: Cluster, transaction: Transaction, plan: Memb
             "its rows is visible, and their next owner reads them again; start the query again"
         ) from error
     # From here on a deletion of the topic takes its offsets out of the transaction.
-    if gone := await _gone(cluster, plan.topic_ids):
+    if deleted := await _deleted(cluster, plan.topic_ids):
         raise KohortError(
-            f"topic {', '.join(sorted(gone))} was deleted during this micro-batch, whose offsets "
-            "would be those of another topic with its name. None of its rows is visible; start the "
-            "query again"
+            f"topic {', '.join(sorted(deleted))} was deleted during this micro-batch. Its offsets "
+            "could be applied to a new topic of that name, so none of the rows is visible; start "
+            "the query again"
         )
 
 
-async def _gone(cluster: Cluster, topic_ids: TopicIds) -> set[str]:
+async def _deleted(cluster: Cluster, topic_ids: TopicIds) -> set[str]:
     """The topics that do not exist with these ids. Raises KohortError."""
     topics = (await cluster.metadata(tuple(topic_ids))).topics if topic_ids else {}
     return {
@@ -163,29 +162,29 @@ async def _gone(cluster: Cluster, topic_ids: TopicIds) -> set[str]:
 
 
 async def _send(producer: Producer, batches: Iterable[EncodedBatch]) -> set[str]:
-    """Hand them to the producer; returns their topics."""
+    """Send the batches; returns their topics."""
     topics = set()
-    for each in batches:
+    for batch in batches:
         await producer.send_encoded(
-            each.topic_partition,
-            each.records,
-            each.rows,
-            base_timestamp=each.base_timestamp,
-            max_timestamp=each.max_timestamp,
-            uncompressed_size=each.size,
+            batch.topic_partition,
+            batch.records,
+            batch.rows,
+            base_timestamp=batch.base_timestamp,
+            max_timestamp=batch.max_timestamp,
+            uncompressed_size=batch.size,
         )
-        topics.add(each.topic)
+        topics.add(batch.topic)
     return topics
 
 
 async def _is_committed(
     options: WriteOptions, micro_batch: MicroBatch, *, require_stable: bool
 ) -> bool:
-    """As `is_committed`; `require_stable` waits for offsets of a transaction that has ended.
+    """As `is_committed`; `require_stable` waits for the offsets of a transaction that has ended.
 
-    A group may get them after the coordinator's response.
+    They may reach the group after the response of EndTxn.
     """
-    from kohort.client.admin import Admin  # takes a while, and a batch does without
+    from kohort.client.admin import Admin  # slow to import, and a batch does not need it
 
     group = GroupId(options.batches_group)
     admin = Admin(await background.cluster(options.kafka))

@@ -1,8 +1,8 @@
 """Options of Spark's connector and Java's clients that do nothing here.
 
-Queries that were changed from `.format("kafka")` may have them set. Those that change neither which
-records are read or written nor who may do so are accepted, and `log_ignored` logs them. The others
-are refused with an alternative. Names of Kafka's properties are without `kafka.`.
+Queries that were changed from `.format("kafka")` may have them set. Options that affect neither
+the records nor the permissions are accepted, and `log_ignored` logs them. The others are refused
+with an alternative. Names of Kafka's properties are without `kafka.`.
 """
 
 import logging
@@ -20,7 +20,7 @@ _MECHANISMS: Final = (
 )
 
 _REFUSED: Final = {
-    "auto.offset.reset": "say startingOffsets instead",
+    "auto.offset.reset": "set startingOffsets instead",
     "enable.auto.commit": "the query commits by groupMode",
     "interceptor.classes": "transform the columns in the query",
     "key.deserializer": _TEXT_OR_BYTES,
@@ -35,18 +35,18 @@ _REFUSED: Final = {
     "sasl.login.class": _MECHANISMS,
     "ssl.engine.factory.class": "name stores in kafka.ssl.truststore.* and kafka.ssl.keystore.*",
 }
-"""What would read, write or authenticate otherwise than was asked."""
+"""Options without which other records would be read or written, or by another user."""
 
 _COMMITS: Final = "the query commits by groupMode"
-_NO_JAVA: Final = "no Java client is at work"
+_NO_JAVA: Final = "the client is not Java's"
 _SOCKETS: Final = "the system sizes the buffers of sockets"
-_LEVELS: Final = "codecs work at their usual levels"
+_LEVELS: Final = "codecs use their default levels"
 _NO_KEYS: Final = "rows without keys fill one batch after the other"
 _RECONNECT: Final = "see kafka.retry.backoff.ms"
-_METADATA: Final = "brokers are asked when it is needed"
+_METADATA: Final = "metadata is requested when it is needed"
 _NO_KERBEROS: Final = "the mechanism is not Kerberos"
-_TOKENS: Final = "a token is asked for when it is needed, and checked by the broker"
-_TLS: Final = "versions and ciphers of TLS are those that Python chooses"
+_TOKENS: Final = "a token is requested when it is needed, and the broker validates it"
+_TLS: Final = "Python chooses the versions and ciphers of TLS"
 
 _WITHOUT_EFFECT: Final = {
     name: why
@@ -81,11 +81,11 @@ _WITHOUT_EFFECT: Final = {
         ("a read creates no topics", "allow.auto.create.topics"),
         ("all addresses of a name are tried", "client.dns.lookup"),
         ("a pattern never finds internal topics", "exclude.internal.topics"),
-        ("tasks ask for records that are known to be there", "fetch.min.bytes"),
+        ("tasks fetch records that are known to exist", "fetch.min.bytes"),
         ("see groupProtocol", "group.protocol"),
-        ("a task sends batches when they are full, and the rest at its end", "linger.ms"),
+        ("a task sends batches when they are full, and the last ones at its end", "linger.ms"),
         ("see maxOffsetsPerTrigger and maxRecordsPerPartition", "max.poll.records"),
-        ("writing is tried again until kafka.delivery.timeout.ms", "retries"),
+        ("sends are retried until kafka.delivery.timeout.ms", "retries"),
         (
             "see kafka.socket.connection.setup.timeout.ms",
             "socket.connection.setup.timeout.max.ms",
@@ -93,16 +93,16 @@ _WITHOUT_EFFECT: Final = {
     )
     for name in names.split()
 }
-"""What changes neither which records are read or written, nor who may do so."""
+"""Options that affect neither the records nor the permissions, and why they do nothing."""
 
 
 def refusal(name: str) -> str | None:
-    """Why Java's property `name` is refused, and what to do; None if it is not."""
+    """Advice for Java's property `name`, which is refused; None if it is not refused."""
     return _REFUSED.get(name)
 
 
 def without_effect(name: str) -> str | None:
-    """Why Java's property `name` does nothing here; None if it is not known as such."""
+    """Why Java's property `name` does nothing here; None if it has an effect or is unknown."""
     return _WITHOUT_EFFECT.get(name)
 
 

@@ -22,10 +22,10 @@ last_settled: tuple[int, int] | None = None
 
 
 def settle() -> None:
-    """To be called by a task as soon as everything that it needs is imported.
+    """Exclude all current objects from garbage collection; a task calls it after its imports.
 
-    Does something if anything was. Tasks import at their end as well: where pandas is installed,
-    PyArrow does when PySpark hands it a list of objects.
+    Does nothing if no module was imported since the last call. Tasks import at their end as well:
+    with pandas installed, PyArrow does when PySpark passes it a list of objects.
     """
     global last_settled
     if last_settled != (now := (os.getpid(), len(sys.modules))):
@@ -35,7 +35,7 @@ def settle() -> None:
 
 
 class TaskObject:
-    """Base of what Spark pickles into each task."""
+    """Base of objects that Spark pickles into each task."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -43,14 +43,14 @@ class TaskObject:
 
 
 def acknowledge() -> None:
-    """Acknowledge at once what came over the TCP connections of this process (Linux).
+    """Acknowledge received TCP data of this process at once (Linux).
 
-    Nor do small writes to them wait for acknowledgements from now on.
+    Also sends later small writes without waiting for acknowledgements.
     """
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     for descriptor in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):  # that of the listing is closed by now
+        with suppress(OSError):  # the descriptor of the listing is closed by now
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 _acknowledge(descriptor)
 

@@ -10,16 +10,16 @@ from kohort.client.config import Address, ClientConfig
 from kohort.client.produce import Producer
 from kohort.client.properties import OptionErrors
 from kohort.protocol.compression import Codec
-from kohort.spark import connecting
+from kohort.spark import kafka_options
+from kohort.spark.option_values import named, numbers
 from kohort.spark.options import READ
 from kohort.spark.raw_options import SECURITY, Pairs, RawOptions
-from kohort.spark.values import named, numbers
 
 BATCH_SIZE: Final = 262_144
 """Default size of a record batch in bytes; the producer's 16 KiB are for single records."""
 
 CONNECTIONS: Final = 2
-"""To each broker, for a transaction: one process sends what all tasks have encoded."""
+"""Connections to each broker in a transaction: one process sends the rows of all tasks."""
 
 _NUMBERS: Final = {
     "batch.size": "batch_size",
@@ -41,11 +41,11 @@ _WRITE: Final = (
     "path",
     "queryName",
 )
-"""The last three are Spark's own; it hands them to the sink as well."""
+"""The last three are Spark's own options, which it also passes to the sink."""
 _ACKS: Final = ("all", "-1", "0", "1")
 _DELIVERIES: Final = ("at_least_once", "exactly_once")
 _ANY_CLUSTER: Final = ClientConfig()
-"""Stands for one whose options are refused, while the others are looked at."""
+"""Used while the other options are validated, if those of the cluster are wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class WriteOptions:
 
     kafka: Pairs = field(repr=False)
     topic: str | None
-    """Where all rows go; None: the column `topic` says."""
+    """Topic of all rows; None: the column `topic` has it."""
     headers: bool | None
     """Whether the column `headers` is written; None: if there is one."""
     timestamps: bool
@@ -63,14 +63,14 @@ class WriteOptions:
     Retention deletes records by their time: events of long ago would be deleted at once.
     """
     producing: tuple[tuple[str, Any], ...]
-    """What a `Producer` is made with."""
+    """Arguments of `Producer`."""
     codec: Codec
     batch_size: int
     max_request_size: int
     max_block_ms: int
-    """How long metadata of a topic is requested, and room is waited for."""
+    """Longest wait for the metadata of a topic, and for memory of the producer."""
     transactional_id: str | None
-    """The rows of a write are in one transaction of this id; None: in none."""
+    """Transactional id of the transaction that contains the rows; None: no transaction."""
     checkpoint: str | None
     """Location of a stream's checkpoint, if the query's options have it."""
     verify_plan: bool
@@ -82,17 +82,17 @@ class WriteOptions:
     def batches_group(self) -> str:
         """The group whose offsets are the numbers of committed micro-batches.
 
-        Users often have permissions for names that begin with the transactional id.
+        Named after the transactional id, because permissions often cover its prefix.
         """
         return f"{self.transactional_id}-batches"
 
     @property
     def servers(self) -> tuple[Address, ...]:
         """The bootstrap servers."""
-        return connecting.client_config(dict(self.kafka)).servers
+        return kafka_options.client_config(dict(self.kafka)).servers
 
     def producer(self, cluster: Cluster) -> Producer:
-        """A new one."""
+        """A new producer."""
         return Producer(cluster, **dict(self.producing))
 
 
@@ -101,29 +101,29 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
 
     Raises RefusedOptionsError, which names all that is wrong.
     """
-    given, refusals = RawOptions(options), OptionErrors()
-    refusals.add(given.unknown((*_WRITE, *READ)))
-    refusals.add(connecting.unknown(given.kafka, connecting.WRITES))
-    topic = given.get("topic")
+    raw, refusals = RawOptions(options), OptionErrors()
+    refusals.add(raw.unknown((*_WRITE, *READ)))
+    refusals.add(kafka_options.unknown(raw.kafka, kafka_options.WRITES))
+    topic = raw.get("topic")
     if topic is not None and not topic.strip():
         refusals.add([
             "option topic is empty; leave it out if each row has its own in a column topic"
         ])  # fmt: skip
-    config = refusals.of(lambda: connecting.client_config(given.kafka), _ANY_CLUSTER)
-    refusals.add(_validate_delivery(given, refusals))
-    producing = _producing(given, refusals)
+    config = refusals.of(lambda: kafka_options.client_config(raw.kafka), _ANY_CLUSTER)
+    refusals.add(_validate_delivery(raw, refusals))
+    producing = _producing(raw, refusals)
     fields = _NUMBERS | {"enable.idempotence": "enable_idempotence"}
     make = partial(Producer, Cluster(config), **producing)
     producer = refusals.of(lambda: named("kafka.*", fields, make).config, None)
-    headers = refusals.of(lambda: given.flag("includeHeaders", False), False)
-    timestamps = refusals.of(lambda: given.flag("includeTimestamp", False), False)
-    verify_plan = refusals.of(lambda: given.flag("verifyPlan", True), True)
+    headers = refusals.of(lambda: raw.flag("includeHeaders", False), False)
+    timestamps = refusals.of(lambda: raw.flag("includeTimestamp", False), False)
+    verify_plan = refusals.of(lambda: raw.flag("verifyPlan", True), True)
     refusals.end()
     assert producer is not None
     return WriteOptions(
-        kafka=tuple(sorted(given.kafka.items())),
+        kafka=tuple(sorted(raw.kafka.items())),
         topic=topic,
-        headers=None if given.get("includeHeaders") is None else headers,
+        headers=None if raw.get("includeHeaders") is None else headers,
         timestamps=timestamps,
         producing=tuple(sorted(producing.items())),
         codec=producer.codec,
@@ -131,25 +131,25 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         max_request_size=producer.max_request_size,
         max_block_ms=producer.max_block_ms,
         transactional_id=producer.transactional_id,
-        checkpoint=given.get("checkpointLocation"),
+        checkpoint=raw.get("checkpointLocation"),
         verify_plan=verify_plan,
-        without_effect=tuple(sorted(_without_effect(given).items())),
+        without_effect=tuple(sorted(_without_effect(raw).items())),
     )
 
 
-def _without_effect(given: RawOptions) -> dict[str, str]:
+def _without_effect(raw: RawOptions) -> dict[str, str]:
     reading = [name for name in READ if name not in _WRITE]
-    found = dict.fromkeys(given.among(reading), "it is for reads")
-    if "transactional.id" not in given.kafka:
-        of_transactions = given.among(["kafka.transaction.timeout.ms", "verifyPlan"])
-        found |= dict.fromkeys(of_transactions, "it is for delivery=exactly_once")
-    return found | connecting.without_effect(given.kafka, connecting.WRITES)
+    reasons = dict.fromkeys(raw.among(reading), "it is for reads")
+    if "transactional.id" not in raw.kafka:
+        of_transactions = raw.among(["kafka.transaction.timeout.ms", "verifyPlan"])
+        reasons |= dict.fromkeys(of_transactions, "it is for delivery=exactly_once")
+    return reasons | kafka_options.without_effect(raw.kafka, kafka_options.WRITES)
 
 
-def _validate_delivery(given: RawOptions, refusals: OptionErrors) -> Iterator[str]:
+def _validate_delivery(raw: RawOptions, refusals: OptionErrors) -> Iterator[str]:
     """The refusal of a transactional id without its delivery, or the reverse."""
-    choice = refusals.of(lambda: given.choice("delivery", _DELIVERIES, _DELIVERIES[0]), None)
-    has_id = "transactional.id" in given.kafka
+    choice = refusals.of(lambda: raw.choice("delivery", _DELIVERIES, _DELIVERIES[0]), None)
+    has_id = "transactional.id" in raw.kafka
     if choice == "exactly_once" and not has_id:
         yield (
             "option kafka.transactional.id is missing, which delivery=exactly_once needs: a name "
@@ -159,21 +159,21 @@ def _validate_delivery(given: RawOptions, refusals: OptionErrors) -> Iterator[st
         yield "option kafka.transactional.id is for delivery=exactly_once; set it, or leave it out"
 
 
-def _producing(given: RawOptions, refusals: OptionErrors) -> dict[str, Any]:
+def _producing(raw: RawOptions, refusals: OptionErrors) -> dict[str, Any]:
     codecs = tuple(codec.name.lower() for codec in Codec)
-    found: dict[str, Any] = {
-        "acks": refusals.of(lambda: given.choice("kafka.acks", _ACKS, "all"), "all"),
+    settings: dict[str, Any] = {
+        "acks": refusals.of(lambda: raw.choice("kafka.acks", _ACKS, "all"), "all"),
         "compression": refusals.of(
-            lambda: given.choice("kafka.compression.type", codecs, "none"), "none"
+            lambda: raw.choice("kafka.compression.type", codecs, "none"), "none"
         ),
         "batch_size": BATCH_SIZE,
-        **refusals.of(lambda: numbers(given.kafka, _NUMBERS), {}),
+        **refusals.of(lambda: numbers(raw.kafka, _NUMBERS), {}),
     }
-    if "transactional.id" in given.kafka:  # else its timeout has no effect
-        found["transactional_id"] = given.kafka["transactional.id"]
-        found["connections_per_broker"] = CONNECTIONS
-    if "enable.idempotence" in given.kafka:
-        found["enable_idempotence"] = refusals.of(
-            lambda: given.flag("kafka.enable.idempotence", True), True
+    if "transactional.id" in raw.kafka:  # else its timeout has no effect
+        settings["transactional_id"] = raw.kafka["transactional.id"]
+        settings["connections_per_broker"] = CONNECTIONS
+    if "enable.idempotence" in raw.kafka:
+        settings["enable_idempotence"] = refusals.of(
+            lambda: raw.flag("kafka.enable.idempotence", True), True
         )
-    return found
+    return settings

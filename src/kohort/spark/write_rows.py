@@ -26,19 +26,19 @@ def by_topic(batch: RecordBatch, topic: str | None) -> Iterator[tuple[str, Recor
             "a row has no topic: its column topic is null; fill it, or set option topic for "
             "all rows"
         )
-    found = pc.unique(column).to_pylist()
-    for each in found:
-        of_topic = batch if len(found) == 1 else batch.filter(pc.equal(column, each))
-        yield each, of_topic.select(names)
+    topics = pc.unique(column).to_pylist()
+    for topic_name in topics:
+        of_topic = batch if len(topics) == 1 else batch.filter(pc.equal(column, topic_name))
+        yield topic_name, of_topic.select(names)
 
 
 def validate_partitions(topic: str, batch: RecordBatch, count: Counts) -> None:
     """Raises ConfigError for a row whose `partition` the topic does not have."""
-    column, there = batch["partition"], count(topic)
-    wrong = column.filter(pc.or_(pc.less(column, 0), pc.greater_equal(column, there)))
+    column, partition_count = batch["partition"], count(topic)
+    wrong = column.filter(pc.or_(pc.less(column, 0), pc.greater_equal(column, partition_count)))
     if len(wrong):
         raise ConfigError(
             f"a row is for partition {wrong[0]} of topic {topic}, which has the "
-            f"partitions 0 to {there - 1}:"
+            f"partitions 0 to {partition_count - 1}:"
             " correct the column partition, or add partitions to the topic"
         )

@@ -1,4 +1,4 @@
-"""The columns of a write: those of Spark's Kafka sink, and `timestamp` if wanted.
+"""The columns of a write: those of Spark's Kafka sink, and optionally `timestamp`.
 
 Others are ignored.
 """
@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql.types import DataType, StructType
 
 from kohort.errors import ConfigError
-from kohort.spark.schema import HEADERS
+from kohort.spark.read_schema import HEADERS
 from kohort.spark.write_options import WriteOptions
 
 _TEXT: Final = ("string", "binary")
@@ -25,37 +25,34 @@ _TYPES: Final[dict[str, tuple[str, ...]]] = {
 def written_columns(schema: StructType, options: WriteOptions) -> tuple[str, ...]:
     """The names of the columns to write.
 
-    Raises ConfigError, which says what is missing and what to do.
+    Raises ConfigError, which names the missing column and the remedy.
     """
-    given = {field.name: field.dataType for field in schema.fields}
-    if "value" not in given:
+    types = {field.name: field.dataType for field in schema.fields}
+    if "value" not in types:
         raise ConfigError(
             "column value is missing, which every record has; the columns are "
-            f"{', '.join(given) or 'none'}"
+            f"{', '.join(types) or 'none'}"
         )
-    if options.topic is None and "topic" not in given:
-        raise ConfigError(
-            "neither option topic is set nor is there a column topic: one of them says where "
-            "rows go"
-        )
-    if options.headers and "headers" not in given:
+    if options.topic is None and "topic" not in types:
+        raise ConfigError("rows have no topic: set the option topic, or add a column topic")
+    if options.headers and "headers" not in types:
         raise ConfigError("option includeHeaders is true, and there is no column headers")
-    if options.timestamps and "timestamp" not in given:
+    if options.timestamps and "timestamp" not in types:
         raise ConfigError("option includeTimestamp is true, and there is no column timestamp")
     left_out = {"topic"} if options.topic is not None else set()
     if not options.timestamps:
         left_out.add("timestamp")
     if options.headers is False:
         left_out.add("headers")
-    chosen = tuple(name for name in _TYPES if name in given and name not in left_out)
+    chosen = tuple(name for name in _TYPES if name in types and name not in left_out)
     for name in chosen:
-        _validate_type(name, given[name])
+        _validate_type(name, types[name])
     return chosen
 
 
-def _validate_type(name: str, given: DataType) -> None:
+def _validate_type(name: str, data_type: DataType) -> None:
     expected = _TYPES[name]
-    if given.simpleString() not in expected:
+    if data_type.simpleString() not in expected:
         raise ConfigError(
-            f"column {name} is {given.simpleString()}; cast it to {' or '.join(expected)}"
+            f"column {name} is {data_type.simpleString()}; cast it to {' or '.join(expected)}"
         )

@@ -7,7 +7,7 @@ sends its rows again, so a write is at least once, as with Spark's sink.
 If rows have a `partition`, all rows of a task are checked before the first one is sent. Spark's
 tasks do not know of each other. They therefore pass their rows to the driver (`row_spool`), which
 sends them when every task has checked its partitions: no record is written if a single one is
-wrong. Only a task with many rows on another machine than the driver's sends them itself.
+wrong. A task with many rows sends them itself if it runs on another machine than the driver.
 
 With `delivery=exactly_once` all tasks pass all their rows to the driver, encoded
 (`encoded_batches`). The driver sends them in one transaction (`transaction`).
@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kohort.errors import KohortError
 from kohort.spark import background
-from kohort.spark.cause_first import cause_first
+from kohort.spark.error_messages import cause_first
 from kohort.spark.row_spool import RowSpool, SpoolDirectory, read_file, read_packed
 from kohort.spark.sink_offsets import MemberPlan, member_plan
 from kohort.spark.workers import TaskObject
@@ -32,7 +32,7 @@ from kohort.spark.write_rows import by_topic, validate_partitions
 
 if TYPE_CHECKING:
     from kohort.spark.micro_batches import MicroBatch
-    from kohort.spark.sending import Sending
+    from kohort.spark.row_sender import RowSender
 
 HELD_BYTES: Final = 256 * 1024
 """Largest size of rows with a `partition` that travel in the message of a finished task."""
@@ -46,12 +46,12 @@ SPOOL_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """Message of a finished task to the driver, with the rows that are still to be sent."""
+    """Message of a finished task to the driver, with its unsent rows."""
 
     held: bytes = b""
-    """As an Arrow stream."""
+    """Unsent rows as an Arrow stream."""
     file: str | None = None
-    """Path of a file with them."""
+    """Path of a file with unsent rows, instead of `held`."""
     spool_directory: SpoolDirectory | None = None
     """Directory of the file. In a stream, the driver's own directory is not that of the tasks."""
     query_id: str | None = None
@@ -78,10 +78,10 @@ class Writing:
         """
         chosen = (batch.select(list(self.columns)) for batch in batches)
         if self.options.transactional_id is not None:
-            return self._handed_over(chosen)
-        from kohort.spark.sending import Sending  # LLVM, which only tasks need
+            return self._hand_over(chosen)
+        from kohort.spark.row_sender import RowSender  # LLVM, which only tasks need
 
-        with Sending(self.options) as sending:
+        with RowSender(self.options) as sending:
             if "partition" in self.columns:
                 return self._send_validated(sending, chosen)
             self._send(sending, chosen)
@@ -90,12 +90,12 @@ class Writing:
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], number: int | None = None
     ) -> None:
-        """Send what the tasks handed over; all of them have ended.
+        """Send the rows that the tasks handed over; all of them have ended.
 
         `number`: of the micro-batch, None in a batch. Raises as `task`, and KohortError.
         """
-        written = [each for each in messages if isinstance(each, Written)]
-        unsent = [each for each in written if each.held or each.file]
+        written = [message for message in messages if isinstance(message, Written)]
+        unsent = [message for message in written if message.held or message.file]
         try:
             if self.options.transactional_id is None:
                 self._send_held(unsent)
@@ -107,32 +107,34 @@ class Writing:
             self._sweep(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Discard what the tasks handed over, because one of them failed."""
+        """Discard the rows that the tasks handed over, because one of them failed."""
         self._sweep(messages)
 
     def _sweep(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        directories = {each.spool_directory for each in messages if isinstance(each, Written)}
+        directories = {
+            message.spool_directory for message in messages if isinstance(message, Written)
+        }
         for directory in directories | {self.spool_directory}:
             if directory is not None:
                 directory.sweep()
 
     def _send_held(self, unsent: Sequence[Written]) -> None:
         if unsent:
-            from kohort.spark.sending import Sending
+            from kohort.spark.row_sender import RowSender
 
-            with Sending(self.options) as sending:
+            with RowSender(self.options) as sending:
                 self._send(sending, _all_rows(unsent))
 
     def _send_micro_batch(
         self, written: Sequence[Written], unsent: Sequence[Written], number: int
     ) -> None:
-        """Send what is `unsent`, unless the micro-batch of this number is committed already."""
+        """Send the `unsent` rows, unless the micro-batch of this number is already committed."""
         from kohort.spark.micro_batches import UNKNOWN, MicroBatch, read_plan
         from kohort.spark.transaction import is_committed
 
         query_id = written[0].query_id
         if query_id is None:
-            raise KohortError("Spark did not tell the tasks the id of the query")
+            raise KohortError("Spark did not pass the id of the query to its tasks")
         token = written[0].plan_token
         if token is not None:
             self._send_of_member(unsent, MicroBatch(query_id, number, UNKNOWN), token)
@@ -144,7 +146,7 @@ class Writing:
     def _send_of_member(
         self, unsent: Sequence[Written], micro_batch: "MicroBatch", token: str
     ) -> None:
-        """Send what is `unsent` with the offsets of the plan, or nothing."""
+        """Send the `unsent` rows with the offsets of the plan, all or nothing."""
         from kohort.spark.transaction import validate_sink
 
         plan = member_plan(self.options.transactional_id or "", token)
@@ -153,8 +155,8 @@ class Writing:
             self._send_in_transaction(unsent, micro_batch if unsent else None, plan)
         elif unsent:
             raise KohortError(
-                "a micro-batch without records of the member has rows: with transactionalSink the "
-                "member is the only stream that a query reads. None of the rows is written"
+                "a micro-batch has rows but no records of the member: with transactionalSink a "
+                "query may read no other stream. None of the rows is written"
             )
 
     def _send_in_transaction(
@@ -174,47 +176,49 @@ class Writing:
                 if (plan := plan.renewed(RENEWAL_S)) is None:
                     raise
 
-    def _send(self, sending: "Sending", batches: Iterable[Any]) -> None:
+    def _send(self, sending: "RowSender", batches: Iterable[Any]) -> None:
         for batch in batches:
             for topic, rows in by_topic(batch, self.options.topic):
                 sending.send(topic, rows)
 
-    def _send_validated(self, sending: "Sending", batches: Iterable[Any]) -> Written:
+    def _send_validated(self, sending: "RowSender", batches: Iterable[Any]) -> Written:
         """Validate all rows, then hand them to the driver.
 
         Many rows on another machine than the driver's are sent here.
         """
-        is_near = self.spool_directory.reaches()
-        with RowSpool(HELD_BYTES if is_near else SPOOL_BYTES, self.spool_directory) as spool:
+        is_local = self.spool_directory.reaches()
+        with RowSpool(HELD_BYTES if is_local else SPOOL_BYTES, self.spool_directory) as spool:
             self._spool_validated(sending, batches, spool)
             if spool.size <= HELD_BYTES:
                 return Written(held=spool.packed())
-            if is_near:
+            if is_local:
                 return Written(file=spool.handed_over(), spool_directory=self.spool_directory)
             self._send(sending, spool)
             return Written()
 
-    def _spool_validated(self, sending: "Sending", batches: Iterable[Any], spool: RowSpool) -> None:
+    def _spool_validated(
+        self, sending: "RowSender", batches: Iterable[Any], spool: RowSpool
+    ) -> None:
         for batch in batches:
             for topic, rows in by_topic(batch, self.options.topic):
                 validate_partitions(topic, rows, sending.count)
             spool.add(batch)
 
-    def _handed_over(self, batches: Iterable[Any]) -> Written:
+    def _hand_over(self, batches: Iterable[Any]) -> Written:
         """Hand all rows to the driver, encoded: by a file, or in the message from another machine.
 
         Raises as `task`.
         """
         from kohort.spark.encoded_batches import pack
-        from kohort.spark.sending import RowEncoder
+        from kohort.spark.row_sender import RowEncoder
 
         encoder = RowEncoder(self.options, background.run(background.cluster(self.options.kafka)))
-        is_near = self.spool_directory.reaches()
+        is_local = self.spool_directory.reaches()
         written = Written(query_id=task_property(_QUERY_ID), plan_token=self.plan_token)
-        with RowSpool(HELD_BYTES if is_near else sys.maxsize, self.spool_directory) as spool:
+        with RowSpool(HELD_BYTES if is_local else sys.maxsize, self.spool_directory) as spool:
             for batch in batches:
                 spool.add(pack(encoder, self.options, batch))
-            if spool.size > HELD_BYTES and is_near:
+            if spool.size > HELD_BYTES and is_local:
                 written = replace(
                     written, file=spool.handed_over(), spool_directory=self.spool_directory
                 )
@@ -224,7 +228,7 @@ class Writing:
 
 
 def _all_rows(unsent: Iterable[Written]) -> Iterator[Any]:
-    return (batch for each in unsent for batch in _rows(each))
+    return (batch for message in unsent for batch in _rows(message))
 
 
 def _rows(written: Written) -> Iterator[Any]:

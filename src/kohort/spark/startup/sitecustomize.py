@@ -36,13 +36,13 @@ def prefer_installed(path: list[str]) -> list[str]:
     py4j, which is beside PySpark in an archive of its own, comes from there if it is not installed.
     """
     archives = [
-        each
-        for each in path
-        if each.endswith(".zip")
-        and os.path.dirname(each).endswith(os.sep + ARCHIVE)
-        and os.path.dirname(each).removesuffix(os.sep + ARCHIVE) in path
+        entry
+        for entry in path
+        if entry.endswith(".zip")
+        and os.path.dirname(entry).endswith(os.sep + ARCHIVE)
+        and os.path.dirname(entry).removesuffix(os.sep + ARCHIVE) in path
     ]
-    return [each for each in path if each not in archives] + archives
+    return [entry for entry in path if entry not in archives] + archives
 
 
 def early_connection(
@@ -104,17 +104,17 @@ def hand_over(connection: "_socket.socket") -> None:
 
 def import_next() -> None:
     """Import the `sitecustomize` that this one hides, if there is one."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [each for each in sys.path if os.path.abspath(each) != here]
+    directory = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != directory]
     from importlib import import_module
 
-    this = sys.modules.pop(__name__)
+    module = sys.modules.pop(__name__)
     try:
         import_module(__name__)
     except ModuleNotFoundError as error:
         if error.name != __name__:
             raise
-        sys.modules[__name__] = this
+        sys.modules[__name__] = module
 
 
 if __name__ == "sitecustomize":  # and not kohort.spark.startup.sitecustomize

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from kohort.errors import ConfigError
-from kohort.spark.schema import read_schema
+from kohort.spark.read_schema import read_schema
 from kohort.spark.write_options import parse_write
 from kohort.spark.write_schema import written_columns
 

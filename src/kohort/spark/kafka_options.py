@@ -7,7 +7,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.properties import DURATION_FIELDS, OptionErrors
 from kohort.client.security import PLAINTEXT, SECURITY_PROPERTIES, security_of_properties
 from kohort.spark import unsupported_options
-from kohort.spark.values import PREFIX, named, numbers
+from kohort.spark.option_values import PREFIX, named, numbers
 from kohort.util.text import closest
 
 _CLIENT: Final = DURATION_FIELDS | {"default.api.timeout.ms": "default_api_timeout_ms"}
@@ -30,47 +30,47 @@ WRITES: Final = KNOWN | {
 }  # fmt: skip
 
 
-def unknown(given: Mapping[str, str], known: frozenset[str]) -> Iterator[str]:
-    """The refusal of each `kafka.*` name that is neither `known` (READS, WRITES) nor harmless.
+def unknown(names: Mapping[str, str], supported: frozenset[str]) -> Iterator[str]:
+    """The error for each `kafka.*` name that is neither `supported` (READS, WRITES) nor harmless.
 
-    The names in `given` have no prefix.
+    `names` have no prefix.
     """
-    for name in given:
+    for name in names:
         if name in READS | WRITES or unsupported_options.without_effect(name) is not None:
             continue
         if (advice := unsupported_options.refusal(name)) is not None:
             yield f"option {PREFIX}{name} is not supported, leave it out: {advice}"
             continue
-        match = closest(name, sorted(known))
+        match = closest(name, sorted(supported))
         hint = f"; is it {PREFIX}{match}?" if match else ""
         yield f"option {PREFIX}{name} is not known{hint}"
 
 
-def without_effect(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
-    """The accepted names, with the prefix, that do nothing as they are not in `known`; and why."""
-    found = {}
-    for name in given.keys() - known:
+def without_effect(names: Mapping[str, str], supported: frozenset[str]) -> dict[str, str]:
+    """Prefixed name → reason, for accepted names that are not in `supported` and do nothing."""
+    reasons = {}
+    for name in names.keys() - supported:
         other = f"it is for {'reads' if name in READS else 'writes'}"
         why = other if name in READS | WRITES else unsupported_options.without_effect(name)
-        found[PREFIX + name] = why or ""
-    return found
+        reasons[PREFIX + name] = why or ""
+    return reasons
 
 
-def client_config(given: Mapping[str, str]) -> ClientConfig:
+def client_config(kafka: Mapping[str, str]) -> ClientConfig:
     """The client's configuration from `kafka.*` options without the prefix.
 
-    Raises RefusedOptionsError for all that is wrong, also for stores that cannot be read.
+    Raises RefusedOptionsError with all errors, including those of unreadable key stores.
     """
     refusals = OptionErrors()
-    if not (bootstrap := given.get("bootstrap.servers", "").strip()):
+    if not (bootstrap := kafka.get("bootstrap.servers", "").strip()):
         refusals.add([
             f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas"
         ])  # fmt: skip
-    fields: dict[str, Any] = refusals.of(lambda: numbers(given, _CLIENT), {})
+    fields: dict[str, Any] = refusals.of(lambda: numbers(kafka, _CLIENT), {})
     fields["security"] = refusals.of(
-        lambda: security_of_properties(given, prefix=PREFIX), PLAINTEXT
+        lambda: security_of_properties(kafka, prefix=PREFIX), PLAINTEXT
     )
-    fields["client_id"] = given.get("client.id", "kohort-spark")
+    fields["client_id"] = kafka.get("client.id", "kohort-spark")
     config = refusals.of(
         lambda: named(
             "kafka.*",

@@ -52,7 +52,7 @@ class Reporter:
         return {tp: error for tp, error in outcomes.items() if error is not None}
 
     def _log_change(self, error: str) -> None:
-        """Log `error` if it is not that of the last commit; empty without one."""
+        """Log `error` unless the last commit failed with it too; empty: no error."""
         if error and error != self._last_error:
             logger.warning(
                 ("cannot commit progress to group %s: %s"), self._options.group_id, error

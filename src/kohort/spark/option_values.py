@@ -1,4 +1,4 @@
-"""Parsing of option values; errors use the names of options, not of our fields."""
+"""Parsing of option values; errors use the names of options, not of fields."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -34,16 +34,18 @@ def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int
     return value
 
 
-def numbers(given: Mapping[str, str], fields: Mapping[str, str], least: int = 0) -> dict[str, int]:
+def numbers(
+    options: Mapping[str, str], fields: Mapping[str, str], least: int = 0
+) -> dict[str, int]:
     """Map the fields of the given `kafka.*` options to numbers. Raises RefusedOptionsError."""
     refusals = OptionErrors()
-    found = {
-        field: refusals.of(partial(number, PREFIX + name, given[name], least, INT32_MAX), 0)
+    values = {
+        field: refusals.of(partial(number, PREFIX + name, options[name], least, INT32_MAX), 0)
         for name, field in fields.items()
-        if name in given
+        if name in options
     }
     refusals.end()
-    return found
+    return values
 
 
 def duration_ms(option: str, text: str) -> int:
@@ -51,16 +53,16 @@ def duration_ms(option: str, text: str) -> int:
 
     Raises ConfigError.
     """
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
         raise ConfigError(f"option {option} is {text!r}; it has to be a time such as 30s or 15m")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def named(options: str, fields: Mapping[str, str], make: Callable[[], T]) -> T:
-    """What `make` makes; its ConfigError is told as one of `options`, unless it names one itself.
+    """Call `make`, and name `options` in its ConfigError, unless it names an option itself.
 
-    `fields`: property → field, for what the error says.
+    `fields`: property → field, whose names are replaced in the error.
     """
     try:
         return make()
@@ -69,5 +71,5 @@ def named(options: str, fields: Mapping[str, str], make: Callable[[], T]) -> T:
         if text.startswith("option"):
             raise
         properties = {field: PREFIX + name for name, field in fields.items()}
-        text = _FIELD.sub(lambda found: properties.get(found[0], found[0]), text)
+        text = _FIELD.sub(lambda match: properties.get(match[0], match[0]), text)
         raise ConfigError(f"options {options}: {text}") from None

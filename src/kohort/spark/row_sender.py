@@ -23,8 +23,7 @@ from kohort.spark.write_options import WriteOptions
 from kohort.types import TopicPartition
 
 _idle: dict[Cluster, Producer] = {}
-"""Those that wait for a task; a cluster is open for each set of options. They end with the process.
-"""
+"""Producers between tasks, one for each set of options. They end with the process."""
 
 
 class RowEncoder:
@@ -38,7 +37,7 @@ class RowEncoder:
         self._filled: dict[str, int] = {}
 
     def count(self, topic: str) -> int:
-        """How many partitions it has; requested once in a task. Raises KafkaError, GaveUpError."""
+        """Number of partitions; requested once in a task. Raises KafkaError, GaveUpError."""
         if topic not in self._counts:
             self._counts[topic] = background.run(
                 partition_count(self._cluster, topic, self._options.max_block_ms)
@@ -46,20 +45,20 @@ class RowEncoder:
         return self._counts[topic]
 
     def encode(self, topic: str, batch: Any) -> Iterator[Encoded]:
-        """Batches that are valid as those of `kohort.columnar.encoding`, which raises the errors.
+        """Encode rows as record batches; they stay valid as those of `kohort.columnar.encoding`.
 
-        Raises as `count`.
+        Raises as it does, and as `count`.
         """
         rows = Rows.of(batch, time.time_ns() // 1_000_000)
-        given = batch["partition"] if "partition" in batch.schema.names else None
+        partitions = batch["partition"] if "partition" in batch.schema.names else None
         count, size = self.count(topic), self._options.batch_size
         filled = self._filled.get(topic, random.randrange(count))
-        chosen = partitions_of(rows, count, given, filled=filled, stay_bytes=size)
+        chosen = partitions_of(rows, count, partitions, filled=filled, stay_bytes=size)
         self._filled[topic] = (filled + 1) % count
         return encode(rows, chosen, batch_size=size, max_size=self._options.max_request_size)
 
 
-class Sending:
+class RowSender:
     """The sending of one task.
 
     The context manager ends when every record is acknowledged, or with the first error.
@@ -68,11 +67,11 @@ class Sending:
     def __init__(self, options: WriteOptions) -> None:
         self._cluster = background.run(background.cluster(options.kafka))
         self._encoder = RowEncoder(options, self._cluster)
-        self._producer = background.run(_taken(options, self._cluster))
-        self._under_way: Future[None] | None = None
+        self._producer = background.run(_idle_or_new_producer(options, self._cluster))
+        self._in_flight: Future[None] | None = None
 
     def count(self, topic: str) -> int:
-        """How many partitions it has. Raises as `RowEncoder.count`."""
+        """Number of partitions. Raises as `RowEncoder.count`."""
         return self._encoder.count(topic)
 
     def send(self, topic: str, batch: Any) -> None:
@@ -82,62 +81,62 @@ class Sending:
         """
         encoded = self._encoder.encode(topic, batch)
         self._wait()
-        self._under_way = background.start(self._send(topic, encoded))
+        self._in_flight = background.start(self._send(topic, encoded))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        all_there = False
+        is_flushed = False
         try:
             if kind is None:
                 self._wait()
                 background.run(self._producer.flush())
-                all_there = True
+                is_flushed = True
         finally:
-            if all_there:
+            if is_flushed:
                 _idle[self._cluster] = self._producer
             else:
-                if self._under_way is not None:
-                    self._under_way.cancel()
+                if self._in_flight is not None:
+                    self._in_flight.cancel()
                 with suppress(UndeliveredError):  # the task fails already
                     background.run(self._producer.close(timeout_ms=0))
 
     def _wait(self) -> None:
-        if self._under_way is not None:
-            self._under_way.result()
+        if self._in_flight is not None:
+            self._in_flight.result()
 
     async def _send(self, topic: str, encoded: Iterator[Encoded]) -> None:
-        for each in encoded:
+        for batch in encoded:
             await self._producer.send_encoded(
-                TopicPartition(topic, each.partition),
-                each.records,
-                each.count,
-                base_timestamp=each.base_timestamp,
-                max_timestamp=each.max_timestamp,
+                TopicPartition(topic, batch.partition),
+                batch.records,
+                batch.count,
+                base_timestamp=batch.base_timestamp,
+                max_timestamp=batch.max_timestamp,
             )
 
 
-async def _taken(options: WriteOptions, cluster: Cluster) -> Producer:
+async def _idle_or_new_producer(options: WriteOptions, cluster: Cluster) -> Producer:
     return _idle.pop(cluster, None) or options.producer(cluster)
 
 
 async def partition_count(cluster: Cluster, topic: str, timeout_ms: int) -> int:
-    """Asked anew; a topic that does not exist is made where the brokers make topics by themselves.
+    """Request the number of partitions. Brokers with auto.create.topics.enable create the topic.
 
-    Raises KafkaError, GaveUpError when `timeout_ms` are over.
+    Raises KafkaError; GaveUpError after `timeout_ms`.
     """
 
-    async def ask() -> int:
-        found = (await cluster.request_metadata((topic,), allow_auto_create=True)).topics[topic]
-        if found.error is not ErrorCode.none:
-            raise KafkaError(found.error, f"topic {topic}")
-        if not found.partitions:
+    async def attempt() -> int:
+        metadata = (await cluster.request_metadata((topic,), allow_auto_create=True)).topics[topic]
+        if metadata.error is not ErrorCode.none:
+            raise KafkaError(metadata.error, f"topic {topic}")
+        if not metadata.partitions:
             raise KafkaError(ErrorCode.leader_not_available, f"topic {topic} has no partitions yet")
-        return len(found.partitions)
+        return len(metadata.partitions)
 
     return await retrying(
-        ask,
+        attempt,
         what=f"partitions of topic {topic}",
         timeout_ms=timeout_ms,
         backoff=cluster.backoff(),

@@ -5,7 +5,7 @@ refused when they start. No server is needed.
 import pytest
 
 from kohort.errors import ConfigError
-from kohort.spark.state import validate_plan
+from kohort.spark.stateful_queries import validate_plan
 
 pytestmark = pytest.mark.clients
 

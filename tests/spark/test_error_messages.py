@@ -7,8 +7,8 @@ from pyspark.errors import PySparkException
 from pyspark.util import handle_worker_exception
 
 from kohort.errors import ConfigError
-from kohort.spark import reaching
-from kohort.spark.cause_first import HIDE_TRACEBACK, IN_SPARK, cause_first
+from kohort.spark import bootstrap_check
+from kohort.spark.error_messages import HIDE_TRACEBACK, IN_SPARK, cause_first
 from peers.kafka import free_port
 from spark.servers import kohort_only
 
@@ -64,12 +64,14 @@ def test_an_error_in_the_driver_itself_keeps_its_traceback(monkeypatch):
 
 
 def test_addresses_that_refuse_connections_are_tried_for_a_while(monkeypatch):
-    monkeypatch.setattr(reaching, "REFUSED_S", 0.0)
+    monkeypatch.setattr(bootstrap_check, "REFUSED_S", 0.0)
     port = free_port()
-    with pytest.raises(reaching.ConnectionsRefusedError, match=rf"no broker listens at .*:{port}"):
-        reaching.validate_listening((("127.0.0.1", port),))
-    reaching.validate_listening((("nowhere.invalid", 9092), ("127.0.0.1", port)))
-    reaching.validate_listening((("unix:/nowhere", 0),))
+    with pytest.raises(
+        bootstrap_check.ConnectionsRefusedError, match=rf"no broker listens at .*:{port}"
+    ):
+        bootstrap_check.validate_listening((("127.0.0.1", port),))
+    bootstrap_check.validate_listening((("nowhere.invalid", 9092), ("127.0.0.1", port)))
+    bootstrap_check.validate_listening((("unix:/nowhere", 0),))
 
 
 @kohort_only

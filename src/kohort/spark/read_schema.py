@@ -40,10 +40,10 @@ def read_schema(*, include_headers: bool) -> StructType:
     )
 
 
-def validate_read_schema(given: StructType, options: ReadOptions) -> None:
+def validate_read_schema(schema: StructType, options: ReadOptions) -> None:
     """Raise ConfigError if `.schema(…)` was called with other columns, as Spark's source does."""
     expected = read_schema(include_headers=options.include_headers)
-    if given != expected:
+    if schema != expected:
         raise ConfigError(
             f"the columns of a topic are fixed, leave .schema(…) out: {expected.simpleString()}"
         )

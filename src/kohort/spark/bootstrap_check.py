@@ -1,7 +1,7 @@
-"""Whether a program listens at the bootstrap servers, found out before a query begins.
+"""Checks, before a query begins, that a program listens at the bootstrap servers.
 
-A query that runs waits for its brokers to come back. One that begins with an address where nothing
-listens, a wrong port or a server that was not started, would wait as long, so its planning says so.
+A running query waits for its brokers to come back. A new query would wait as long for a wrong port
+or a server that was not started, so its planning fails instead.
 """
 
 import socket
@@ -12,7 +12,7 @@ from kohort.client.config import UNIX, Address
 from kohort.errors import KohortError
 
 REFUSED_S: Final = 3.0
-"""How long addresses that refuse connections are tried."""
+"""How long connections to refusing addresses are retried."""
 _CONNECT_S: Final = 1.0
 _PAUSE_S: Final = 0.2
 
@@ -27,7 +27,7 @@ class ConnectionsRefusedError(KohortError):
 def validate_listening(servers: tuple[Address, ...]) -> None:
     """Raise ConnectionsRefusedError if all addresses refuse connections for REFUSED_S.
 
-    One that is silent or unknown to this machine is no error: executors may reach it.
+    An address that does not respond or resolve here is no error: executors may reach it.
     """
     give_up_at = time.monotonic() + REFUSED_S
     while all(_refuses(address) for address in servers):

@@ -1,15 +1,15 @@
 """Refuses queries that cannot be members of a group (`groupMode=member`), when they start.
 
 Spark keeps the state of windows, aggregations and the like in the checkpoint of one query. The
-partitions of a member move to other queries, their state does not: counts begin again, duplicates
-pass, and two queries have a part of each key. Nothing tells such results from right ones.
+partitions of a member move to other queries, but their state does not: counts restart, duplicates
+pass, and two queries have a part of each key. Such results cannot be told from correct ones.
 
-With `transactionalSink` the group's offsets decide what is read again, and the checkpoint decides
-it for other streams. So no other stream is in the query.
+With `transactionalSink` the group's offsets decide what is read again. Other streams of the query
+would be read again by the checkpoint, so the query may have no other stream.
 
-A Python data source is not told the plan that it is a part of. Its processes get options, and Spark
-asks them for offsets. The plan is known in the driver, so the two methods that start a query from
-Python are wrapped there, by the import that registering the data source needs.
+A Python data source cannot see the plan of its query: its processes get options and requests for
+offsets. The driver has the plan, so the two methods that start a query from Python are wrapped
+there. The import that registers the data source does that.
 """
 
 import functools
@@ -49,21 +49,23 @@ def validate_plan(plan: Any) -> None:
         if leaf.isStreaming() and leaf not in streams:  # a frame that is there twice is read once
             streams.append(leaf)
     members = [options for leaf in streams if (options := _of_member(leaf)) is not None]
-    sinks = [each.transactional_sink for each in members if each.transactional_sink is not None]
+    sinks = [
+        member.transactional_sink for member in members if member.transactional_sink is not None
+    ]
     if sinks and len(streams) > 1:
         raise ConfigError(
             f"option transactionalSink {sinks[0]}: the query reads {len(streams)} streams, and the "
             "sink commits the offsets of one. Read several topics by one load(), or write the "
             "streams by a query each"
         )
-    if any(not each.stateful_member for each in members):
+    if any(not member.stateful_member for member in members):
         _validate_stateless(plan)
 
 
 def _validate_stateless(plan: Any) -> None:
-    if found := next(_stateful(plan), None):
+    if operator := next(_stateful(plan), None):
         raise ConfigError(
-            f"groupMode is member, and the query has {found}: its state stays in its checkpoint "
+            f"groupMode is member, and the query has {operator}: its state stays in its checkpoint "
             "when partitions move to other members of the group, so results would be wrong. Set "
             "groupMode to reporting for one query that reads all partitions. If every key of the "
             "state is in one partition only, and partitions do not move, set statefulMember to true"
@@ -84,15 +86,15 @@ def _stateful(plan: Any) -> Iterator[str]:
     name = plan.nodeName()
     # A stream that is joined with a table keeps no state; an initial state may be a table.
     streaming = all if name == "Join" else any
-    if name in STATEFUL and streaming(each.isStreaming() for each in children):
+    if name in STATEFUL and streaming(child.isStreaming() for child in children):
         yield STATEFUL[name]
-    for each in children:
-        yield from _stateful(each)
+    for child in children:
+        yield from _stateful(child)
 
 
 def _each(sequence: Any) -> Iterator[Any]:
     """The elements of Scala's sequence."""
-    return (sequence.apply(at) for at in range(sequence.size()))
+    return (sequence.apply(index) for index in range(sequence.size()))
 
 
 def _checked(start: F) -> F:
