@@ -23,7 +23,7 @@ from operator import itemgetter
 from typing import Final
 
 from benchmarks.requests import frame
-from kohort.cli.serve import collect_seldom
+from kohort.cli.serve import reduce_garbage_collection
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> None:
     usual = gc.get_threshold()
     settings: dict[str, Callable[[], object]] = {
         ", ".join(map(str, usual)): partial(gc.set_threshold, *usual),
-        "as served": collect_seldom,
+        "as served": reduce_garbage_collection,
         "off": gc.disable,
     }
     head = ("load", "thresholds", "cpu s", "collector", "longest ms", "runs", "found")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from kohort.cli import reading_progress
-from kohort.cli.generation_words import changes
+from kohort.cli.generation_format import changes
 from kohort.cli.group_log import MAX_UNREADABLE_SHOWN, TOPIC, GroupLog, read_group_log
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster

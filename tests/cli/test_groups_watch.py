@@ -72,7 +72,7 @@ def test_the_picture_has_owners_lag_and_changes() -> None:
     out = StringIO()
     Console(file=out, width=90).print(picture(look(member("ann", FIRST)), ["12:00:00  ann joined"]))
     drawn = out.getvalue()
-    for text in ("group billing", "Stable", "orders-0", "nobody", "lag 10", "ann joined"):
+    for text in ("group billing", "Stable", "orders-0", "no owner", "lag 10", "ann joined"):
         assert text in drawn
 
 

@@ -195,7 +195,7 @@ PRINTS_AS_IT_IS = {
     "config.py": "settings of this machine",
     "consume_queries.py": "JSON",
     "certs.py": "a directory of this machine",
-    "watching.py": "what was printed while it was collected",
+    "watch.py": "what was printed while it was collected",
 }
 
 

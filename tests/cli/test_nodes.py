@@ -96,7 +96,7 @@ def test_an_interrupted_drain_says_that_it_goes_on(
     monkeypatch.setattr(ClusterAdmin, "drain", drain)
     with pytest.raises(KeyboardInterrupt):
         runner(capsys)("nodes", "drain", "1", "--storage", "postgresql://h/d")
-    assert "not done yet; it goes on" in capsys.readouterr().err
+    assert "not done yet; it continues" in capsys.readouterr().err
 
 
 class TestRefused:

@@ -16,7 +16,7 @@ from kohort.coordinator.journal import Cause
         ((Cause("joined", "a-1", "a"), Cause("joined", "a-2", "a")), "a joined"),
         ((Cause("left", "a-1"),), "a-1 left"),
         ((Cause("something new", "a-1", "a"),), "a: something new"),
-        ((), "no cause was noted"),
+        ((), "no cause is recorded"),
     ],
 )
 def test_causes_become_a_sentence(causes: tuple[Cause, ...], sentence: str) -> None:

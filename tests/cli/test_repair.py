@@ -143,7 +143,7 @@ def test_keep_rest_cuts_only_the_damaged_batches(data, capsys):
     assert "hole of the offsets 6 to 6" in shown
     assert stored.read_bytes() == before
     assert run(["repair", str(data), "--keep-rest", "--execute"]) == 0
-    assert "the records behind the damage are served" in capsys.readouterr().out
+    assert "the records after the damage are served" in capsys.readouterr().out
     size = len(before) // 10
     kept = sorted((data / "orders-1").glob("*.cut"), key=lambda path: path.stat().st_size)
     assert [path.read_bytes() for path in kept] == [

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kohort.cli.names import Once
+from kohort.cli.name_arguments import Once
 from kohort.cli.options import RefusedError
 from kohort.security.acls import (
     CLUSTER_NAME,
@@ -24,8 +24,13 @@ _RESOURCES: Final = {
     "user_principal": ResourceType.USER,
 }
 _PATTERNS: Final = {
-    each.name.lower(): each
-    for each in (PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH, PatternType.ANY)
+    pattern_type.name.lower(): pattern_type
+    for pattern_type in (
+        PatternType.LITERAL,
+        PatternType.PREFIXED,
+        PatternType.MATCH,
+        PatternType.ANY,
+    )
 }
 
 
@@ -34,7 +39,9 @@ def word(operation: AclOperation) -> str:
     return "".join(part.capitalize() for part in operation.name.split("_"))
 
 
-_OPERATIONS: Final = {word(each): each for each in AclOperation if each > AclOperation.ANY}
+_OPERATIONS: Final = {
+    word(operation): operation for operation in AclOperation if operation > AclOperation.ANY
+}
 _ROLES: Final = {
     "producer": {
         ResourceType.TOPIC: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE),
@@ -151,19 +158,21 @@ def _resources(options: argparse.Namespace) -> Iterator[tuple[ResourceType, str]
 def _operations(
     options: argparse.Namespace, kind: ResourceType, otherwise: AclOperation
 ) -> tuple[AclOperation, ...]:
-    """The operations on a resource of this kind; `otherwise` if the options say nothing of them.
+    """The operations of the options on a resource of this kind; `otherwise` without an option.
 
-    Raises RefusedError for a resource that producers and consumers have no use for.
+    Raises RefusedError for a kind that --producer and --consumer do not use.
     """
     roles = _roles(options)
     if not roles:
         return tuple(options.operation) or (otherwise,)
-    wanted = dict.fromkeys(each for role in roles for each in _ROLES[role].get(kind, ()))
-    if not wanted:
+    operations = dict.fromkeys(
+        operation for role in roles for operation in _ROLES[role].get(kind, ())
+    )
+    if not operations:
         raise RefusedError(
             f"{_flag(kind)} has no effect with --{' and --'.join(roles)}: leave it out"
         )
-    return tuple(wanted)
+    return tuple(operations)
 
 
 def _roles(options: argparse.Namespace) -> tuple[str, ...]:
@@ -171,7 +180,7 @@ def _roles(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _flag(kind: ResourceType) -> str:
-    names = (option for option, each in _RESOURCES.items() if each is kind)
+    names = (option for option, resource_type in _RESOURCES.items() if resource_type is kind)
     return "--" + next(names, "cluster").replace("_", "-")
 
 
@@ -196,33 +205,33 @@ def _targets(
     return targets
 
 
-class _People(NamedTuple):
-    """Whom entries are about."""
+class _Principal(NamedTuple):
+    """The principal, host and permission of an entry."""
 
     principal: str | None
     host: str | None
     permission: AclPermissionType
 
 
-def _people(options: argparse.Namespace) -> list[_People]:
-    """Those of --allow-principal and --deny-principal. Raises RefusedError."""
-    found = []
+def _principals(options: argparse.Namespace) -> list[_Principal]:
+    """The principals of --allow-principal and --deny-principal. Raises RefusedError."""
+    selectors = []
     for permission in (AclPermissionType.ALLOW, AclPermissionType.DENY):
         name = permission.name.lower()
         principals = getattr(options, f"{name}_principal")
         hosts = getattr(options, f"{name}_host")
         if hosts and not principals:
             raise RefusedError(f"--{name}-host needs a --{name}-principal")
-        found += [
-            _People(principal, host, permission)
+        selectors += [
+            _Principal(principal, host, permission)
             for principal in principals
             for host in hosts or (WILDCARD,)
         ]
-    return found
+    return selectors
 
 
 def _pattern(options: argparse.Namespace, kind: ResourceType) -> PatternType:
-    """That of the name of a resource; the cluster has one name."""
+    """The pattern type of the option; LITERAL for the cluster, which has one name."""
     if kind is ResourceType.CLUSTER:
         return PatternType.LITERAL
     return _PATTERNS[options.resource_pattern_type]
@@ -232,8 +241,8 @@ def bindings_of(options: argparse.Namespace) -> list[AclBinding]:
     """The entries to add. Raises RefusedError."""
     if _PATTERNS[options.resource_pattern_type] not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise RefusedError("--resource-pattern-type of an entry is literal or prefixed")
-    people = _people(options)
-    if not people:
+    principals = _principals(options)
+    if not principals:
         raise RefusedError("a principal is missing: --allow-principal or --deny-principal")
     targets = _targets(options, AclOperation.ALL)
     if not targets:
@@ -242,31 +251,33 @@ def bindings_of(options: argparse.Namespace) -> list[AclBinding]:
         )
     return [
         AclBinding(
-            kind, name, _pattern(options, kind), each.principal or "", each.host or WILDCARD,
-            operation, each.permission,
+            kind, name, _pattern(options, kind), selector.principal or "",
+            selector.host or WILDCARD, operation, selector.permission,
         )
         for kind, name, operation in targets
-        for each in people
+        for selector in principals
     ]  # fmt: skip
 
 
 def filters_of(options: argparse.Namespace) -> list[AclBindingFilter]:
-    """The entries to list or remove; what the options do not say is any.
+    """Filters of the entries to list or remove; without an option, a field matches anything.
 
-    With --allow-principal or --deny-principal they are those that `add` makes with the same words:
-    of all hosts and of the operation All, unless the options name others. Raises RefusedError.
+    With --allow-principal or --deny-principal they match the entries that `add` creates with the
+    same options: of all hosts and the operation All by default. Raises RefusedError.
     """
-    people = _people(options)
-    if people and options.principal is not None:
+    principals = _principals(options)
+    if principals and options.principal is not None:
         raise RefusedError("choose --principal, or --allow-principal and --deny-principal")
-    otherwise = AclOperation.ALL if people else AclOperation.ANY
+    otherwise = AclOperation.ALL if principals else AclOperation.ANY
     about = [
         AclBindingFilter(kind, name, _pattern(options, kind), operation=operation)
         for kind, name, operation in _targets(options, otherwise)
-    ] or [AclBindingFilter(operation=each) for each in options.operation or (otherwise,)]
-    anybody = _People(options.principal, None, AclPermissionType.ANY)
+    ] or [AclBindingFilter(operation=operation) for operation in options.operation or (otherwise,)]
+    anybody = _Principal(options.principal, None, AclPermissionType.ANY)
     return [
-        each._replace(principal=who.principal, host=who.host, permission_type=who.permission)
-        for each in about
-        for who in people or (anybody,)
+        entry_filter._replace(
+            principal=principal.principal, host=principal.host, permission_type=principal.permission
+        )
+        for entry_filter in about
+        for principal in principals or (anybody,)
     ]

@@ -20,7 +20,7 @@ from kohort.cli.client_options import run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Verb, Verbs
+from kohort.cli.subcommands import Subcommand, Subcommands
 from kohort.client.admin import Admin
 from kohort.errors import KohortError, fresh
 from kohort.security.acls import AclBinding, AclBindingFilter
@@ -31,15 +31,15 @@ _COLUMNS: Final = ("PRINCIPAL", "PERMISSION", "OPERATION", "HOST", "RESOURCE", "
 def _rows(bindings: Iterable[AclBinding]) -> list[tuple[str, ...]]:
     return [
         (
-            each.principal,
-            each.permission_type.name.capitalize(),
-            word(each.operation),
-            each.host,
-            each.resource_type.name.lower(),
-            each.resource_name,
-            each.pattern_type.name.lower(),
+            binding.principal,
+            binding.permission_type.name.capitalize(),
+            word(binding.operation),
+            binding.host,
+            binding.resource_type.name.lower(),
+            binding.resource_name,
+            binding.pattern_type.name.lower(),
         )
-        for each in sorted(set(bindings))
+        for binding in sorted(set(bindings))
     ]
 
 
@@ -51,8 +51,12 @@ def _show(options: argparse.Namespace, bindings: Iterable[AclBinding]) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
-        found = [entry for each in filters_of(options) for entry in await admin.describe_acls(each)]
-        _show(options, found)
+        entries = [
+            entry
+            for acl_filter in filters_of(options)
+            for entry in await admin.describe_acls(acl_filter)
+        ]
+        _show(options, entries)
         return 0
 
     return run_with_admin(options, work)
@@ -86,10 +90,10 @@ def _remove(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         removed: list[AclBinding] = []
-        for each in await admin.delete_acls(filters):
-            if isinstance(each, KohortError):
-                raise fresh(each)
-            removed += each
+        for outcome in await admin.delete_acls(filters):
+            if isinstance(outcome, KohortError):
+                raise fresh(outcome)
+            removed += outcome
         _show(options, removed)
         return 0
 
@@ -98,17 +102,17 @@ def _remove(options: argparse.Namespace) -> int:
 
 def _confirmed(options: argparse.Namespace, filters: list[AclBindingFilter]) -> int:
     """Ask whether to remove the entries; an exit code other than 0 if not."""
-    found: list[AclBinding] = []
+    selected: list[AclBinding] = []
 
     async def list_entries(admin: Admin) -> int:
         for entry_filter in filters:
-            found.extend(await admin.describe_acls(entry_filter))
+            selected.extend(await admin.describe_acls(entry_filter))
         return 0
 
-    # The question is asked outside of the event loop, which would not end by Ctrl-C.
-    if (code := run_with_admin(options, list_entries)) or not found:
+    # The confirmation is read outside of the event loop, which Ctrl-C would not end.
+    if (code := run_with_admin(options, list_entries)) or not selected:
         return code
-    for row in _rows(found):
+    for row in _rows(selected):
         print_message("  ".join(row))
     print("kohort: remove these ACLs? (y/n) ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
@@ -117,13 +121,13 @@ def _confirmed(options: argparse.Namespace, filters: list[AclBindingFilter]) -> 
     return FAILED
 
 
-VERBS: Final = {
-    "list": Verb("List ACLs.", add_chosen, _list),
-    "add": Verb("Add ACLs and list them.", add_entries, _add),
-    "remove": Verb("Remove ACLs after confirmation, and list them.", _add_removed, _remove),
+SUBCOMMANDS: Final = {
+    "list": Subcommand("List ACLs.", add_chosen, _list),
+    "add": Subcommand("Add ACLs and list them.", add_entries, _add),
+    "remove": Subcommand("Remove ACLs after confirmation, and list them.", _add_removed, _remove),
 }
 
-_commands = Verbs(VERBS)
-words = _commands.words
+_commands = Subcommands(SUBCOMMANDS)
+expand_arguments = _commands.expand_arguments
 add_arguments = _commands.add_arguments
 run = _commands.run

@@ -1,4 +1,4 @@
-"""The top of the command line: what commands there are, `--version`, help, and exit codes."""
+"""The top of the command line: the table of commands, `--version`, help, and exit codes."""
 
 import argparse
 import importlib
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from kohort.cli import collect_garbage, other_tools
+from kohort.cli import collect_garbage, foreign_tool_hints
 from kohort.cli.exit_codes import OF_COMMAND
 from kohort.cli.missing_extras import advice
 from kohort.cli.options import REFUSED, RefusedError
@@ -37,7 +37,7 @@ COMMANDS: Final = {
 
 The module `kohort.cli.COMMAND` is imported when the command is given. It has
 `add_arguments(parser)`, `run(options)`, which returns the exit code, and perhaps
-`words(arguments)`, which normalises the command line.
+`expand_arguments(arguments)`, which turns other tools' forms into those of argparse.
 """
 
 EXIT_CODES: Final = """\
@@ -96,7 +96,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _lines(refusal: RefusedError) -> list[str]:
-    """One, or one for each of several problems, which have no line ends of their own."""
+    """One line, or one for each of several problems. Problems have no line ends."""
     from kohort.client.properties import RefusedOptionsError  # few commands are refused
 
     text = f"kohort: {refusal}"
@@ -106,7 +106,7 @@ def _lines(refusal: RefusedError) -> list[str]:
 
 def _run_command(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
-        if (meant := other_tools.command(name)) is not None:
+        if (meant := foreign_tool_hints.command(name)) is not None:
             raise RefusedError(f"unknown command {name}; did you mean {meant}?")
         hint = did_you_mean(name, COMMANDS) or "; see kohort --help"
         raise RefusedError(f"unknown command {name}{hint}")
@@ -123,38 +123,44 @@ def _run_module(name: str, arguments: Sequence[str]) -> int:
     collect_garbage()
     parser = Parser(f"kohort {name}", module.__doc__, OF_COMMAND[name])
     module.add_arguments(parser)
-    words = module.words(arguments) if hasattr(module, "words") else arguments
-    if words and words[0] == "help" and _commands_of(parser):
-        words = [*words[1:], "--help"]
-    command = _subcommand(parser, words)
-    # By itself, argparse takes no more words of one kind once an option came between them.
-    parse = parser.parse_known_intermixed_args if _takes_words(parser) else parser.parse_known_args
-    options, unknown = parse(words)
+    command_line = (
+        module.expand_arguments(arguments) if hasattr(module, "expand_arguments") else arguments
+    )
+    if command_line and command_line[0] == "help" and _commands_of(parser):
+        command_line = [*command_line[1:], "--help"]
+    command = _subcommand(parser, command_line)
+    # parse_known_args does not accept positional arguments on both sides of an option.
+    parse = (
+        parser.parse_known_intermixed_args if _takes_any_number(parser) else parser.parse_known_args
+    )
+    options, unknown = parse(command_line)
     if unknown:
         message = f"unrecognized arguments: {' '.join(unknown)}"
-        if hint := other_tools.hint(name, unknown):
+        if hint := foreign_tool_hints.hint(name, unknown):
             raise RefusedError(message + hint)
         command.error(message)
     code: int = module.run(options)
     return code
 
 
-def _takes_words(parser: argparse.ArgumentParser) -> bool:
-    return any(each.nargs == argparse.ZERO_OR_MORE for each in parser._get_positional_actions())
+def _takes_any_number(parser: argparse.ArgumentParser) -> bool:
+    return any(action.nargs == argparse.ZERO_OR_MORE for action in parser._get_positional_actions())
 
 
 def _commands_of(parser: argparse.ArgumentParser) -> list[Any]:
     """The action with the subcommands, if there are any."""
-    return [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
 
 
-def _subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+def _subcommand(
+    parser: argparse.ArgumentParser, command_line: Sequence[str]
+) -> argparse.ArgumentParser:
     """The parser of the subcommand that the first word names; `parser` if it has none.
 
     Raises RefusedError.
     """
     groups = _commands_of(parser)
-    name = words[0] if words else ""
+    name = command_line[0] if command_line else ""
     if not groups or name in ("-h", "--help"):
         return parser
     commands: dict[str, argparse.ArgumentParser] = groups[0].choices
@@ -167,7 +173,7 @@ def _subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> argpar
 
 
 def _run_top(arguments: Sequence[str]) -> int:
-    commands = "\n".join(f"  {name:<13} {what}" for name, what in COMMANDS.items())
+    commands = "\n".join(f"  {name:<13} {summary}" for name, summary in COMMANDS.items())
     parser = Parser(
         "kohort",
         f"A Kafka-compatible server and client for consumer groups.\n\ncommands:\n{commands}",
@@ -177,7 +183,7 @@ def _run_top(arguments: Sequence[str]) -> int:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        hint = other_tools.hint("", unknown) or "; see kohort --help"
+        hint = foreign_tool_hints.hint("", unknown) or "; see kohort --help"
         raise RefusedError(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if options.version:
         from kohort import __version__

@@ -21,7 +21,7 @@ READ_SIZE: Final = 1 << 16
 class ByteOutput:
     """Writes to a descriptor, in order.
 
-    The rest of a cancelled `write` goes out with the next one.
+    The next `write` continues a cancelled one.
     """
 
     def __init__(self, descriptor: int = 1) -> None:
@@ -33,12 +33,12 @@ class ByteOutput:
         self._turn = asyncio.Lock()
 
     async def write(self, data: bytes) -> None:
-        """Write all of it. Raises BrokenPipeError when the reader is gone, OSError."""
+        """Write all data. Raises BrokenPipeError if the reader has closed its end, OSError."""
         self._pending += data
         await self.flush()
 
     async def flush(self) -> None:
-        """Write what is left of earlier writes. Raises as `write`."""
+        """Finish cancelled writes. Raises as `write`."""
         async with self._turn:
             while self._pending:
                 size = PIECE if self._waits else len(self._pending)
@@ -50,7 +50,7 @@ class ByteOutput:
 
     @property
     def is_broken(self) -> bool:
-        """Whether its reader is gone: to be asked while there is nothing to write."""
+        """Whether the reader has closed its end. Call it while there is nothing to write."""
         return self._waits and any(events & select.POLLERR for _, events in self._poll.poll(0))
 
     async def _writable(self) -> None:
@@ -64,7 +64,7 @@ class ByteOutput:
 
 
 async def chunks(descriptor: int = 0) -> AsyncIterator[bytes]:
-    """What comes from a descriptor, as it comes, up to its end. Raises OSError."""
+    """The data of a descriptor, in chunks as they arrive, up to its end. Raises OSError."""
     waits = not _never_blocks(descriptor)
     while True:
         if waits:
@@ -99,13 +99,13 @@ async def split(
     The last one may lack its delimiter. Empty ones are dropped, as in kcat. Raises ValueError when
     one is longer than `limit`.
     """
-    held = b""
+    incomplete = b""
     async for data in source:
-        *whole, held = (held + data).split(delimiter)
-        yield [message for message in whole if message]
-        if len(held) > limit:
+        *complete, incomplete = (incomplete + data).split(delimiter)
+        yield [message for message in complete if message]
+        if len(incomplete) > limit:
             raise ValueError(
                 f"a message of more than {limit} bytes: is the delimiter {delimiter!r} right?"
             )
-    if held:
-        yield [held]
+    if incomplete:
+        yield [incomplete]

@@ -120,7 +120,7 @@ def _pem_files(hosts: tuple[str, ...], client: str, days: int) -> dict[str, byte
         )
         if names:
             made = made.add_extension(
-                x509.SubjectAlternativeName([_general_name(each) for each in names]),
+                x509.SubjectAlternativeName([_general_name(name) for name in names]),
                 critical=False,
             )
         return key.private_bytes(
@@ -129,7 +129,7 @@ def _pem_files(hosts: tuple[str, ...], client: str, days: int) -> dict[str, byte
             serialization.NoEncryption(),
         ) + signed(made)
 
-    own = (
+    server_files = (
         builder(authority, authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(
@@ -142,7 +142,7 @@ def _pem_files(hosts: tuple[str, ...], client: str, days: int) -> dict[str, byte
         )
     )  # fmt: skip
     return {
-        "ca.pem": signed(own),
+        "ca.pem": signed(server_files),
         "server.pem": issued("kohort", ExtendedKeyUsageOID.SERVER_AUTH, hosts),
         "client.pem": issued(client, ExtendedKeyUsageOID.CLIENT_AUTH, ()),
     }

@@ -4,7 +4,7 @@
 have any name that Java's or librdkafka's clients know. Those of the connection are used, others are
 ignored, so that another tool's file can be used. An unknown name in `-X` is refused. `--security`
 is another name of `--command-config`, `--profile NAME` one of ~/.config/kohort/NAME.properties.
-KOHORT_PROFILE or KOHORT_SECURITY names the file where none is given, KOHORT_BOOTSTRAP the servers.
+Without an option, KOHORT_PROFILE or KOHORT_SECURITY name the file, KOHORT_BOOTSTRAP the servers.
 """
 
 import argparse
@@ -108,16 +108,21 @@ def client_config(
         raise RefusedError(str(error)) from error
 
 
-def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> dict[str, str]:
+def client_properties(
+    options: argparse.Namespace, command_names: Iterable[str] = ()
+) -> dict[str, str]:
     """The properties of the file, `-X` and `--bootstrap` by Java's names.
 
-    The last override the first. `own` are Java's names of what the command itself reads. Others are
-    ignored in the file. Raises RefusedError.
+    Later ones override earlier ones. `command_names`: Java's names of the command's own properties.
+    Other properties of the file are ignored. Raises RefusedError.
     """
-    known = {*_NAMES, *SECURITY_PROPERTIES, *own}
-    known |= {theirs for theirs, name in LIBRDKAFKA.items() if name in known}
+    readable = {*_NAMES, *SECURITY_PROPERTIES, *command_names}
+    readable |= {alias for alias, name in LIBRDKAFKA.items() if name in readable}
     try:
-        properties = over(_unasked(options, known), _given(options.properties, known))
+        properties = over(
+            _ambient_properties(options, readable),
+            _explicit_properties(options.properties, readable),
+        )
         if options.bootstrap is not None:
             properties = over(properties, {"bootstrap.servers": options.bootstrap})
         properties = in_javas_names(properties)
@@ -159,44 +164,44 @@ def _typed(name: str, value: str) -> int | str:
     return int(value)
 
 
-def _given(words: Iterable[str], known: Set[str]) -> dict[str, str]:
-    """What `-X` says. Raises ConfigError."""
+def _explicit_properties(pairs: Iterable[str], readable: Set[str]) -> dict[str, str]:
+    """The properties of `-X`. Raises ConfigError."""
     properties: dict[str, str] = {}
-    for word in words:
+    for word in pairs:
         name, equals, value = word.partition("=")
         if not equals:
             raise ConfigError(f"-X {word}: is not NAME=VALUE")
-        if name in WITHOUT_COUNTERPART - known:
+        if name in WITHOUT_COUNTERPART - readable:
             raise ConfigError(
                 f"-X {name}: is a librdkafka property that kohort does not support; leave it out"
             )
-        if name not in known:
-            raise ConfigError(f"-X {name}: unknown property{did_you_mean(name, sorted(known))}")
+        if name not in readable:
+            raise ConfigError(f"-X {name}: unknown property{did_you_mean(name, sorted(readable))}")
         if properties.setdefault(name, value) != value:
             raise ConfigError(f"-X {name}: is given twice, with different values")
     return properties
 
 
-def _unasked(options: argparse.Namespace, known: Set[str]) -> dict[str, str]:
+def _ambient_properties(options: argparse.Namespace, readable: Set[str]) -> dict[str, str]:
     """The properties of a file and of KOHORT_BOOTSTRAP, which overrides a file of the environment.
 
     Raises ConfigError.
     """
     source, path = _file(options)
     servers = os.environ.get(BOOTSTRAP)
-    given = {"bootstrap.servers": servers} if servers else {}
+    servers_property = {"bootstrap.servers": servers} if servers else {}
     if path is None:
-        return given
+        return servers_property
     try:
         properties = read_properties(path)
     except ConfigError as error:
         raise ConfigError(f"{source} {path}: {error}") from None
-    file = {name: value for name, value in properties.items() if name in known}
-    return over(given, file) if source.startswith("-") else over(file, given)
+    file = {name: value for name, value in properties.items() if name in readable}
+    return over(servers_property, file) if source.startswith("-") else over(file, servers_property)
 
 
 def _file(options: argparse.Namespace) -> tuple[str, Path | None]:
-    """What names the properties file, and its path. Raises ConfigError."""
+    """The option or variable that names the properties file, and its path. Raises ConfigError."""
     if options.command_config is not None and options.profile is not None:
         raise ConfigError("--command-config and --profile: choose one of them")
     if options.command_config is not None:
@@ -216,16 +221,16 @@ def _profile(source: str, name: str) -> Path:
     path = directory / f"{name}{_PROPERTIES}"
     if path.is_file():
         return path
-    known = sorted(each.stem for each in directory.glob(f"*{_PROPERTIES}"))
+    profiles = sorted(path_of_profile.stem for path_of_profile in directory.glob(f"*{_PROPERTIES}"))
     if name.endswith(_PROPERTIES) or Path(name).name != name or Path(name).is_file():
         stem = Path(name).stem
-        profile = f", and {source} {stem} is a profile" if stem in known else ""
+        profile = f", and {source} {stem} is a profile" if stem in profiles else ""
         file = SECURITY_FILE if source == PROFILE else "--command-config"
         raise ConfigError(
             f"{source} {name}: is a file, not the NAME of {directory}/NAME{_PROPERTIES}; "
             f"{file} {name} reads a file{profile}"
         )
-    raise ConfigError(f"{source} {name}: there is no {path}{did_you_mean(name, known)}")
+    raise ConfigError(f"{source} {name}: there is no {path}{did_you_mean(name, profiles)}")
 
 
 def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
@@ -254,7 +259,7 @@ def _print_log_lines() -> None:
 
 
 def run_to_exit_code(work: Awaitable[int]) -> int:
-    """What goes wrong is one line on stderr and exit code 1. Raises RefusedError."""
+    """Run `work`; an error is one line on stderr and exit code 1. Raises RefusedError."""
 
     _print_log_lines()
 

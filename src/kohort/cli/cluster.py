@@ -27,8 +27,10 @@ def run(options: argparse.Namespace) -> int:
         metadata = await admin.cluster.metadata()
         groups = await admin.list_groups()
         features = dict(sorted((await admin.cluster.any_connection()).features.items()))
-        partitions = [at for topic in metadata.topics.values() for at in topic.partitions]
-        leads = Counter(at.leader for at in partitions)
+        partitions = [
+            partition for topic in metadata.topics.values() for partition in topic.partitions
+        ]
+        leads = Counter(partition.leader for partition in partitions)
         rows = [
             (
                 node,

@@ -39,9 +39,9 @@ def _whole() -> Parser:
     parser = Parser("kohort", None)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND")
-    for name, what in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         module = importlib.import_module(f"kohort.cli.{name}")
-        module.add_arguments(commands.add_parser(name, description=what, help=what))
+        module.add_arguments(commands.add_parser(name, description=summary, help=summary))
     return parser
 
 
@@ -55,9 +55,9 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _offer_values(action: argparse.Action, files: Mapping[str, object]) -> None:
-    """Offer the words of a metavar such as table|json|csv, or what `files` has for its name."""
-    words = action.metavar.split("|") if isinstance(action.metavar, str) else []
-    if len(words) > 1:
-        action.choices = [word for word in words if word.islower()]
-    elif words and words[0] in files:
-        action.complete = files[words[0]]  # type: ignore[attr-defined]  # shtab's
+    """Offer the values of a metavar such as table|json|csv, or the completion that `files` has."""
+    alternatives = action.metavar.split("|") if isinstance(action.metavar, str) else []
+    if len(alternatives) > 1:
+        action.choices = [word for word in alternatives if word.islower()]
+    elif alternatives and alternatives[0] in files:
+        action.complete = files[alternatives[0]]  # type: ignore[attr-defined]  # shtab's

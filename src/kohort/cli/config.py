@@ -54,7 +54,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rows(settings: Config, name: str | None) -> list[dict[str, object]]:
-    return [_row(settings.setting(one)) for one in settings if name is None or one == name]
+    return [
+        _row(settings.setting(setting_name))
+        for setting_name in settings
+        if name is None or setting_name == name
+    ]
 
 
 def _row(setting: Setting) -> dict[str, object]:
@@ -72,7 +76,7 @@ def _visible(value: object) -> object:
 
 def _write_table(rows: list[dict[str, object]], show_all: bool) -> None:
     columns = _FIELDS if show_all else _SHORT
-    if not sys.stdout.isatty():  # What is piped into grep or a file has one line per setting.
+    if not sys.stdout.isatty():  # Output to a pipe or file has one line per setting.
         cells = [[_cell(row[column]) for column in columns] for row in rows]
         show("table", Table(columns, cells), None)
     elif show_all:
@@ -95,7 +99,7 @@ def _draw(rows: list[dict[str, object]]) -> None:
 
 
 def _draw_short(rows: list[dict[str, object]]) -> None:
-    """A line for each setting: its name, its value and source, and what else there is room for."""
+    """A line for each setting: name, value, source, and as much of the help as fits."""
     from rich.console import Console
     from rich.text import Text
 

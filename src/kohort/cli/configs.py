@@ -12,10 +12,10 @@ from typing import Final
 
 from kohort.cli import quotas
 from kohort.cli.client_options import run_with_admin
-from kohort.cli.names import Once
+from kohort.cli.name_arguments import Once
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Verb, Verbs, pairs
+from kohort.cli.subcommands import Subcommand, Subcommands, pairs
 from kohort.client.admin import Admin, ConfigEntry, ConfigResource, ResourceType
 from kohort.errors import unless_error
 
@@ -74,7 +74,7 @@ def _take_words(options: argparse.Namespace) -> None:
 
 def _resource(options: argparse.Namespace) -> ConfigResource:
     """Raises RefusedError."""
-    given = [
+    resources = [
         ConfigResource(kind, getattr(options, flag))
         for flag, kind in _FLAGS.items()
         if getattr(options, flag) is not None
@@ -82,17 +82,17 @@ def _resource(options: argparse.Namespace) -> ConfigResource:
     if options.entity_type is not None:
         if options.entity_type not in _ENTITIES:
             raise RefusedError(f"--entity-type {options.entity_type}: is not {_one_of(_TYPES)}")
-        given.append(ConfigResource(_ENTITIES[options.entity_type], options.entity_name or ""))
+        resources.append(ConfigResource(_ENTITIES[options.entity_type], options.entity_name or ""))
     elif options.entity_name is not None or options.entity_default:
         raise RefusedError("--entity-type is missing")
     if options.entity_default and (options.entity_type != "brokers" or options.entity_name):
         raise RefusedError("--entity-default: needs --entity-type brokers and no --entity-name")
-    if len(given) != 1:
+    if len(resources) != 1:
         raise RefusedError(
             "one resource is needed: as words (topic orders), or by --topic, --broker, "
             "--group, --user, --client, --ip or --entity-type"
         )
-    return given[0]
+    return resources[0]
 
 
 def _ensure_no_resource(options: argparse.Namespace) -> None:
@@ -121,15 +121,15 @@ def _describe(options: argparse.Namespace) -> int:
     resource = _resource(options)
 
     async def work(admin: Admin) -> int:
-        found = unless_error((await admin.describe_configs([resource]))[resource])
+        configs = unless_error((await admin.describe_configs([resource]))[resource])
         of_topic = resource.type == "topic"
-        shown = [
-            each
-            for _, each in sorted(found.items())
-            if options.all or (was_set_on_topic(each) if of_topic else was_set(each))
+        entries = [
+            entry
+            for _, entry in sorted(configs.items())
+            if options.all or (was_set_on_topic(entry) if of_topic else was_set(entry))
         ]
-        rows = [(each.name, each.value, each.source) for each in shown]
-        show(options.output, Table(_COLUMNS, rows), list(map(_as_json, shown)))
+        rows = [(entry.name, entry.value, entry.source) for entry in entries]
+        show(options.output, Table(_COLUMNS, rows), list(map(_as_json, entries)))
         return 0
 
     return run_with_admin(options, work)
@@ -179,7 +179,7 @@ def _alter(options: argparse.Namespace) -> int:
     entity = quotas.entity_of(options)
     resource = _resource(options) if entity is None else None
     added = pairs("--add-config", options.add_config)
-    deleted = [name.strip() for each in options.delete_config for name in each.split(",")]
+    deleted = [name.strip() for names in options.delete_config for name in names.split(",")]
     if not added and not deleted:
         raise RefusedError("--add-config or --delete-config is missing")
     if resource is None:
@@ -194,12 +194,12 @@ def _alter(options: argparse.Namespace) -> int:
     return run_with_admin(options, work)
 
 
-VERBS: Final = {
-    "describe": Verb("Show the configs or quotas that are set.", _add_describe, _describe),
-    "alter": Verb("Set or delete configs or quotas.", _add_alter, _alter),
+SUBCOMMANDS: Final = {
+    "describe": Subcommand("Show the configs or quotas that are set.", _add_describe, _describe),
+    "alter": Subcommand("Set or delete configs or quotas.", _add_alter, _alter),
 }
 
-_commands = Verbs(VERBS)
-words = _commands.words
+_commands = Subcommands(SUBCOMMANDS)
+expand_arguments = _commands.expand_arguments
 add_arguments = _commands.add_arguments
 run = _commands.run

@@ -16,7 +16,7 @@ PROFILES: Final = (
     "default", "small", "expiring", "retention", "rack", "upgrade", "downgrade", "disabled",
     "secured", "classic",
 )  # fmt: skip
-"""Those of `kohort_conformance.scenario`, for the help without the extra."""
+"""The values of `kohort_conformance.scenario`, for the help without the extra."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _remedy(error: Exception, address: str) -> str:
-    """What to start where nothing listens."""
+    """Advice if no server listens."""
     cause = error.__cause__ and error.__cause__.__cause__
     if not isinstance(cause, ConnectionRefusedError):
         return ""

@@ -145,7 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-r", dest="registry", metavar="URL", help="schema registry of -s avro")
     add(
         "-E",
-        dest="goes_on",
+        dest="skip_undeserializable",
         action="store_true",
         help="skip records that cannot be deserialized, and report them",
     )
@@ -217,7 +217,7 @@ async def _consume(options: argparse.Namespace, span: Span) -> int:
                 stop_ms=span.stop_ms,
                 quiet=options.quiet,
                 deserializers=deserializers,
-                goes_on=options.goes_on,
+                skips_undeserializable=options.skip_undeserializable,
             )
             if options.group is None:
                 await _plain(options, properties, Admin(cluster), sink, span)
@@ -242,7 +242,7 @@ async def _plain(
 
 
 def _isolation(properties: Mapping[str, str]) -> Isolation:
-    """read_committed unless said otherwise, as in librdkafka. Raises ConfigError."""
+    """The isolation level; read_committed by default, as in librdkafka. Raises ConfigError."""
     match properties.get(ISOLATION, "read_committed"):
         case "read_committed":
             return "read_committed"
@@ -287,6 +287,6 @@ def _writer(options: argparse.Namespace, cluster: Cluster) -> Write:
     )
 
 
-def _broker(cluster: Cluster, of: Message) -> int:
-    leader = cluster.cached_leader(TopicPartition(of.topic, of.partition))
+def _broker(cluster: Cluster, message: Message) -> int:
+    leader = cluster.cached_leader(TopicPartition(message.topic, message.partition))
     return -1 if leader is None else leader.node_id

@@ -26,19 +26,19 @@ AVRO: Final = "avro"
 FIELDS: Final = ("key", "value")
 
 
-def parse_serdes(words: Sequence[str], registry: str | None) -> dict[str, str]:
-    """What `-s` says of `key` and `value`; the last one counts. Raises ConfigError."""
-    found: dict[str, str] = {}
-    for word in words:
+def parse_serdes(serdes_options: Sequence[str], registry: str | None) -> dict[str, str]:
+    """The deserializers of `-s` for `key` and `value`; the last one counts. Raises ConfigError."""
+    serdes_of_field: dict[str, str] = {}
+    for word in serdes_options:
         field, equals, serdes = word.partition("=")
         fields = {field: serdes} if equals and field in ("key", "value") else {}
-        found |= fields or {"key": word, "value": word}
-    for serdes in found.values():
+        serdes_of_field |= fields or {"key": word, "value": word}
+    for serdes in serdes_of_field.values():
         if serdes == AVRO and not registry:
             raise ConfigError("-s avro: needs a schema registry, by -r URL")
         if serdes != AVRO:
             unpacker(serdes)
-    return found
+    return serdes_of_field
 
 
 @asynccontextmanager
@@ -55,7 +55,9 @@ async def opened_deserializers(
     assert registry is not None
     async with SchemaRegistry(registry) as opened:
         avro = _avro_text(opened.avro_deserializer())
-        yield deserializers(*(packs.get(each, avro if each in serdes else None) for each in FIELDS))
+        yield deserializers(
+            *(packs.get(field, avro if field in serdes else None) for field in FIELDS)
+        )
 
 
 def _unpacker(pack: str) -> Deserializer[bytes]:
@@ -84,15 +86,15 @@ def _finite(value: Any) -> Any:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case dict():
-            return {key: _finite(each) for key, each in value.items()}
+            return {key: _finite(item) for key, item in value.items()}
         case list() | tuple():
-            return [_finite(each) for each in value]
+            return [_finite(item) for item in value]
         case _:
             return value
 
 
 def _as_json(value: object) -> object:
-    """What Avro has and JSON has not; bytes as in Avro's JSON encoding."""
+    """Avro's types that JSON lacks; bytes as in Avro's JSON encoding."""
     match value:
         case bytes():
             return value.decode("latin-1")

@@ -39,14 +39,14 @@ PROPERTIES: Final = {
     "max.poll.interval.ms": "max_poll_interval_ms",
     "auto.commit.interval.ms": "commit_interval_ms",
 }
-"""Java's names of what `-X` takes → our options."""
+"""Java's property of `-X` → option of ConsumerGroup."""
 _RESETS: Final = {"earliest": "first", "smallest": "first", "beginning": "first", "latest": "last",
     "largest": "last",
                   "end": "last"}  # fmt: skip
 
 
 def group_options(properties: Mapping[str, str], topics: Sequence[str]) -> dict[str, Any]:
-    """What a ConsumerGroup is made with. Raises ConfigError."""
+    """The options of ConsumerGroup. Raises ConfigError."""
     options: dict[str, Any] = {"commit_interval_ms": COMMIT_INTERVAL_MS, "start_offset": "last"}
     for name, option in PROPERTIES.items():
         if name in properties:
@@ -60,7 +60,7 @@ def _typed(name: str, value: str) -> Any:
             raise ConfigError(f"{name}={value}: is not a number")
         return int(value)
     if name == "partition.assignment.strategy":
-        return tuple(each.strip() for each in value.split(","))
+        return tuple(item.strip() for item in value.split(","))
     return _RESETS.get(value, value) if name == "auto.offset.reset" else value
 
 
@@ -68,12 +68,12 @@ def _subscription(topics: Sequence[str]) -> dict[str, Any]:
     """Topics by name, or `^` and a regular expression that matches a prefix, as in librdkafka."""
     if not any(topic.startswith("^") for topic in topics):
         return {"topics": list(topics)}
-    each = (f"{topic}.*" if topic.startswith("^") else re.escape(topic) for topic in topics)
-    return {"pattern": "|".join(f"(?:{one})" for one in each)}
+    patterns = (f"{topic}.*" if topic.startswith("^") else re.escape(topic) for topic in topics)
+    return {"pattern": "|".join(f"(?:{pattern})" for pattern in patterns)}
 
 
 class GroupConsumer:
-    """Members' work: from partitions to the sink."""
+    """A member that passes records of its partitions to the sink."""
 
     def __init__(
         self, admin: Admin, group: ConsumerGroup, sink: Sink, start: Start | None, exit_at_end: bool
@@ -84,7 +84,7 @@ class GroupConsumer:
         self._start = start
         self._exit_at_end = exit_at_end
         self._turn = asyncio.Lock()
-        self._begun: set[TopicPartition] = set()
+        self._started: set[TopicPartition] = set()
         self._at_end: set[TopicPartition] = set()
 
     async def run(self) -> None:
@@ -95,13 +95,11 @@ class GroupConsumer:
         self._group.stop_on()
         self._sink.print_message("Waiting for group rebalance")
         async for generation in self._group:
-            assigned = ", ".join(
-                f"{each.topic} [{each.partition}]" for each in generation.assignment
+            assigned = ", ".join(f"{tp.topic} [{tp.partition}]" for tp in generation.assignment)
+            self._sink.print_message(
+                f"Group {self._group.config.group_id} rebalanced "
+                f"(memberid {generation.member_id}): assigned: {assigned}"
             )
-            who = (
-                f"Group {self._group.config.group_id} rebalanced (memberid {generation.member_id})"
-            )
-            self._sink.print_message(f"{who}: assigned: {assigned}")
             self._at_end.intersection_update(generation.kept)
             async with generation:
                 generation.start(self._watch)
@@ -116,7 +114,7 @@ class GroupConsumer:
                     return
                 self._at_end.discard(partition)
                 try:
-                    cut = await self._sink.take(partition, batch.records)
+                    cut = await self._sink.write(partition, batch.records)
                 except DeserializationError as error:
                     await generation.commit({partition: error.offset})
                     raise
@@ -125,33 +123,33 @@ class GroupConsumer:
                 self._group.stop("as many records were consumed as were requested")
                 return
             if partition in self._sink.stopped or generation.lag(partition) == 0:
-                self._note_end(generation, partition)
+                self._report_end(generation, partition)
             if partition in self._sink.stopped:
                 return
 
     async def _seek(self, generation: Generation, partition: TopicPartition) -> None:
         """Seek to the offset of `-o`, but only once: later the committed offset counts."""
-        if partition in self._begun:
+        if partition in self._started:
             return
-        self._begun.add(partition)
+        self._started.add(partition)
         if self._start not in (None, "stored"):
             assert self._start is not None
             offsets = await start_offsets(self._admin, self._start, [partition])
             generation.seek(partition, offsets[partition])
 
     async def _watch(self, generation: Generation) -> None:
-        """Looks after what brings no records: partitions at their end, a reader that is gone."""
+        """Check for events without records: the end of a partition, a closed standard output."""
         while generation.end is None:
             for partition in generation.assignment:
-                if partition in self._begun and generation.lag(partition) == 0:
-                    self._note_end(generation, partition)
+                if partition in self._started and generation.lag(partition) == 0:
+                    self._report_end(generation, partition)
             if self._sink.output.is_broken:
                 raise BrokenPipeError
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_INTERVAL_S):
                     await generation.ending()
 
-    def _note_end(self, generation: Generation, partition: TopicPartition) -> None:
+    def _report_end(self, generation: Generation, partition: TopicPartition) -> None:
         if partition in self._at_end:
             return
         self._at_end.add(partition)

@@ -32,19 +32,19 @@ Start: TypeAlias = Literal["beginning", "end", "stored"] | int | FromTime
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is read."""
+    """Start and end of consuming."""
 
     start: Start | None = None
-    """None: not said."""
+    """None: without `-o`."""
     stop_ms: int | None = None
-    """Timestamp of the first record that is not wanted any more."""
+    """Timestamp from which records are not consumed (ms)."""
 
 
-def parse(words: Sequence[str]) -> Span:
+def parse(bounds: Sequence[str]) -> Span:
     """Raises ConfigError."""
     start: Start | None = None
     stop_ms: int | None = None
-    for word in words:
+    for word in bounds:
         time = _TIME.fullmatch(word)
         if time is not None and time[1] == "e":
             stop_ms = int(time[2])
@@ -72,15 +72,15 @@ async def start_offsets(
     admin: Admin, start: Start, partitions: Iterable[TopicPartition], group: str = ""
 ) -> dict[TopicPartition, int]:
     """The start offset of each partition. Raises KohortError if one cannot be read."""
-    wanted = list(partitions)
-    ends = await admin.ends(wanted)
-    if missing := [each for each in wanted if each not in ends]:
+    requested = list(partitions)
+    ends = await admin.ends(requested)
+    if missing := [tp for tp in requested if tp not in ends]:
         raise KohortError(f"{', '.join(map(str, missing))}: no such partition, or it has no leader")
     if isinstance(start, FromTime):
         return await _at_time(admin, start.at_ms, ends)
     if start == STORED:
         return await _stored(admin, GroupId(group), ends)
-    return {each: _within(start, *bounds) for each, bounds in ends.items()}
+    return {tp: _within(start, *bounds) for tp, bounds in ends.items()}
 
 
 def _within(start: Start, first: int, end: int) -> int:
@@ -93,16 +93,16 @@ async def _at_time(
     admin: Admin, at_ms: int, ends: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
     offsets = await admin.list_offsets(dict.fromkeys(ends, at_ms))
-    found = {each: unless_error(offset).offset for each, offset in offsets.items()}
-    return {each: found[each] if found[each] >= 0 else end for each, (_, end) in ends.items()}
+    by_time = {tp: unless_error(offset).offset for tp, offset in offsets.items()}
+    return {tp: by_time[tp] if by_time[tp] >= 0 else end for tp, (_, end) in ends.items()}
 
 
 async def _stored(
     admin: Admin, group: GroupId, ends: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    """The beginning where the group has committed nothing."""
+    """Committed offsets; the beginning of partitions without one."""
     committed = unless_error((await admin.committed([group], list(ends)))[group])
     return {
-        each: _within(committed[each].offset if each in committed else BEGINNING, *bounds)
-        for each, bounds in ends.items()
+        tp: _within(committed[tp].offset if tp in committed else BEGINNING, *bounds)
+        for tp, bounds in ends.items()
     }

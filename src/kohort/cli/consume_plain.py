@@ -14,7 +14,7 @@ from kohort.errors import KafkaError, KohortError, fresh
 from kohort.types import TopicPartition
 
 POLL_INTERVAL_MS = 200
-"""How often it is looked whether to go on, while nothing comes."""
+"""Interval of checks whether to continue, without records."""
 
 
 async def consume(
@@ -30,7 +30,7 @@ async def consume(
 ) -> None:
     """Consume until the sink is full, a signal, or the end with `exit_at_end`.
 
-    Until the offsets to start at are known, a signal ends the process.
+    A signal ends the process until the start offsets are known.
 
     Raises KohortError, BrokenPipeError.
     """
@@ -48,7 +48,7 @@ async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[T
     described = (await admin.describe_topics([topic])).get(topic)
     if described is None or isinstance(described, KafkaError):
         raise fresh(described) if described else KohortError(f"no response about topic {topic}")
-    every = sorted(TopicPartition(topic, each.index) for each in described.partitions)
+    every = sorted(TopicPartition(topic, partition.index) for partition in described.partitions)
     if partition is None:
         return every
     require_partition(described, partition)
@@ -70,7 +70,7 @@ class _Reading:
             if batch is not None:
                 tp = batch.topic_partition
                 self._at_end.discard(tp)
-                await self._sink.take(tp, batch.records)
+                await self._sink.write(tp, batch.records)
                 if tp in self._sink.stopped:
                     self._fetcher.remove(tp)
             elif self._sink.output.is_broken:

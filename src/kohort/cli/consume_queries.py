@@ -14,9 +14,9 @@ from kohort.types import TopicPartition
 async def list_metadata(admin: Admin, topic: str | None, *, as_json: bool) -> None:
     """Print brokers and one topic or all. Raises KafkaError if that topic does not exist."""
     metadata = await admin.cluster.metadata(None if topic is None else [topic])
-    for each in metadata.topics.values():
-        if topic is not None and each.error is not ErrorCode.none:
-            raise KafkaError(each.error, f"topic {each.name}")
+    for described in metadata.topics.values():
+        if topic is not None and described.error is not ErrorCode.none:
+            raise KafkaError(described.error, f"topic {described.name}")
     if as_json:
         print(json.dumps(_as_json(metadata, topic)))
         return
@@ -24,31 +24,31 @@ async def list_metadata(admin: Admin, topic: str | None, *, as_json: bool) -> No
         print_line(line)
 
 
-def queries(words: Iterable[str]) -> list[tuple[TopicPartition, int]]:
+def queries(texts: Iterable[str]) -> list[tuple[TopicPartition, int]]:
     """Partitions and timestamps (ms), of words TOPIC:PARTITION:TIMESTAMP. Raises ConfigError."""
-    return list(map(_parsed, words))
+    return list(map(_parsed, texts))
 
 
 async def query_offsets(
-    admin: Admin, wanted: Sequence[tuple[TopicPartition, int]], *, as_json: bool
+    admin: Admin, requested: Sequence[tuple[TopicPartition, int]], *, as_json: bool
 ) -> None:
     """Print for each the first offset that is not older. Raises KohortError."""
-    await _require_partitions(admin, [tp for tp, _ in wanted])
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for tp, timestamp in wanted:  # one after the other: a partition may be asked about twice
-        # -1 where no record is that young, as the brokers tell it
+    await _require_partitions(admin, [tp for tp, _ in requested])
+    response: dict[str, dict[str, dict[str, int]]] = {}
+    for tp, timestamp in requested:  # one after the other: a partition may be asked about twice
+        # -1 if no record is as late, as in the response
         offset = unless_error((await admin.list_offsets({tp: timestamp}))[tp]).offset
-        found.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
+        response.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
         if not as_json:
             print_line(f"{tp.topic} [{tp.partition}] offset {offset}")
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(response))
 
 
-async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) -> None:
+async def _require_partitions(admin: Admin, requested: Iterable[TopicPartition]) -> None:
     """Raise KohortError for missing partitions, which would be retried as if they were new."""
-    described = await admin.describe_topics({tp.topic for tp in wanted})
-    for tp in wanted:
+    described = await admin.describe_topics({tp.topic for tp in requested})
+    for tp in requested:
         require_partition(unless_error(described[tp.topic]), tp.partition)
 
 
@@ -60,8 +60,8 @@ def require_partition(topic: TopicMetadata, partition: int) -> None:
 
 
 def _parsed(word: str) -> tuple[TopicPartition, int]:
-    topic, _, rest = word.partition(":")
-    partition, _, timestamp = rest.partition(":")
+    topic, _, partition_and_time = word.partition(":")
+    partition, _, timestamp = partition_and_time.partition(":")
     if not topic or not partition.isdecimal() or not timestamp.lstrip("-").isdecimal():
         raise ConfigError(
             f"-t {word}: with -Q it is TOPIC:PARTITION:TIMESTAMP; in ms since 1970, or -1 "
@@ -82,16 +82,17 @@ def _lines(metadata: Metadata, topic: str | None) -> Iterator[str]:
         yield f"  broker {node_id} at {broker.host}:{broker.port}{controller}"
     yield f" {len(metadata.topics)} topics:"
     for name in sorted(metadata.topics):
-        of = metadata.topics[name]
-        yield f'  topic "{name}" with {len(of.partitions)} partitions:{_error_name(of.error)}'
-        yield from map(_partition_line, of.partitions)
+        topic_metadata = metadata.topics[name]
+        partitions, error = topic_metadata.partitions, _error_name(topic_metadata.error)
+        yield f'  topic "{name}" with {len(partitions)} partitions:{error}'
+        yield from map(_partition_line, partitions)
 
 
-def _partition_line(of: PartitionMetadata) -> str:
-    replicas, isrs = (",".join(map(str, nodes)) for nodes in (of.replicas, of.isr))
+def _partition_line(partition: PartitionMetadata) -> str:
+    replicas, isrs = (",".join(map(str, nodes)) for nodes in (partition.replicas, partition.isr))
     return (
-        f"    partition {of.index}, leader {of.leader}, replicas: {replicas}, isrs: "
-        f"{isrs}{_error_name(of.error)}"
+        f"    partition {partition.index}, leader {partition.leader}, replicas: {replicas}, isrs: "
+        f"{isrs}{_error_name(partition.error)}"
     )
 
 
@@ -111,14 +112,14 @@ def _as_json(metadata: Metadata, topic: str | None) -> dict[str, Any]:
     }
 
 
-def _topic_as_json(of: TopicMetadata) -> dict[str, Any]:
+def _topic_as_json(topic: TopicMetadata) -> dict[str, Any]:
     partitions = [
         {
-            "partition": each.index,
-            "leader": each.leader,
-            "replicas": [{"id": node_id} for node_id in each.replicas],
-            "isrs": [{"id": node_id} for node_id in each.isr],
+            "partition": partition.index,
+            "leader": partition.leader,
+            "replicas": [{"id": node_id} for node_id in partition.replicas],
+            "isrs": [{"id": node_id} for node_id in partition.isr],
         }
-        for each in of.partitions
+        for partition in topic.partitions
     ]
-    return {"topic": of.name, "partitions": partitions}
+    return {"topic": topic.name, "partitions": partitions}

@@ -22,11 +22,11 @@ class Sink:
     limit: int | None = None
     """Records to write in all; None: without end."""
     stop_ms: int | None = None
-    """Records from the first that is not older than this on are not wanted, in each partition."""
+    """In each partition, stop before the first record with at least this timestamp (ms)."""
     quiet: bool = False
     deserializers: Deserializers | None = None
-    goes_on: bool = False
-    """Whether a record that cannot be deserialized is only reported."""
+    skips_undeserializable: bool = False
+    """Report a record that cannot be deserialized, and continue."""
     written: int = 0
     stopped: set[TopicPartition] = field(default_factory=set)
     """Partitions in which `stop_ms` was reached."""
@@ -35,23 +35,24 @@ class Sink:
     def is_full(self) -> bool:
         return self.limit is not None and self.written >= self.limit
 
-    async def take(self, partition: TopicPartition, records: Sequence[Record]) -> int | None:
-        """Write records up to the limit; the offset behind the last one, None if all were written.
+    async def write(self, partition: TopicPartition, records: Sequence[Record]) -> int | None:
+        """Write records up to the limit.
 
-        Raises BrokenPipeError, OSError, and DeserializationError after the records before that one.
+        Returns the offset after the last written record, None if all were written. Raises
+        BrokenPipeError, OSError; DeserializationError after writing the records before it.
         """
-        wanted = self._wanted(partition, records)
-        write = self.write_record
+        selected = self._within_limits(partition, records)
+        write_record = self.write_record
         if self.deserializers is not None:
-            await self._take_deserialized(wanted, self.deserializers)
+            await self._write_deserialized(selected, self.deserializers)
         else:
-            self.written += len(wanted)
-            await self.output.write(b"".join([write(record) for record in wanted]))
-        if len(wanted) == len(records):
+            self.written += len(selected)
+            await self.output.write(b"".join([write_record(record) for record in selected]))
+        if len(selected) == len(records):
             return None
-        return wanted[-1].offset + 1 if wanted else records[0].offset
+        return selected[-1].offset + 1 if selected else records[0].offset
 
-    async def _take_deserialized(
+    async def _write_deserialized(
         self, records: Sequence[Record], deserializers: Deserializers
     ) -> None:
         lines = []
@@ -61,16 +62,19 @@ class Sink:
                 try:
                     lines.append(self.write_record(await deserializers.deserialize(record)))
                 except DeserializationError as error:
-                    if not self.goes_on:
+                    if not self.skips_undeserializable:
                         raise
                     print_line(f"% ERROR: {error}", to=sys.stderr)
         finally:
             await self.output.write(b"".join(lines))
 
-    def _wanted(self, partition: TopicPartition, records: Sequence[Record]) -> Sequence[Record]:
+    def _within_limits(
+        self, partition: TopicPartition, records: Sequence[Record]
+    ) -> Sequence[Record]:
         if self.stop_ms is not None:
             young = next(
-                (at for at, record in enumerate(records) if record.timestamp >= self.stop_ms), None
+                (index for index, record in enumerate(records) if record.timestamp >= self.stop_ms),
+                None,
             )
             if young is not None:
                 self.stopped.add(partition)
@@ -81,14 +85,14 @@ class Sink:
         return records if self.limit is None else records[: max(self.limit - self.written, 0)]
 
     def print_end(self, partition: TopicPartition, offset: int | None, *, exiting: bool) -> None:
-        """A partition has nothing more for now."""
-        rest = ": exiting" if exiting else ""
+        """Report the end of a partition."""
+        ending = ": exiting" if exiting else ""
         self.print_message(
             f"Reached end of topic {partition.topic} [{partition.partition}] at offset "
-            f"{offset}{rest}"
+            f"{offset}{ending}"
         )
 
     def print_message(self, message: str) -> None:
-        """As kcat, with "% " in front; nothing with -q."""
+        """Print a message as kcat does, after "% "; nothing with -q."""
         if not self.quiet:
             print_line(f"% {message}", to=sys.stderr)

@@ -14,7 +14,7 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "config": "0 done; 1 standard output failed; 2 wrong options or configuration",
     "cluster": "0 done; 1 failed, or a broker did not respond; 2 wrong options",
     "groups": "0 done; 1 failed, or a part of it failed; 2 wrong options, no request was sent;\n"
-    "3 refused because of what was found: members in the group, offsets that moved since the plan\n"
+    "3 refused because of the group's state: it has members, or offsets moved since the plan\n"
     "was made, a difference (diff), lag above --max-lag",
     "topics": "0 done; 1 failed: no broker, no such topic, refused; 2 wrong options",
     "transactions": "0 done; 1 failed: no broker, no such id, refused; 2 wrong options",
@@ -41,4 +41,4 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
     "completion": "0 done; 1 standard output failed; 2 wrong options",
 }
-"""What the exit codes of each command mean, for the end of its help."""
+"""Meaning of the exit codes of each command, for the end of its help."""

@@ -1,8 +1,8 @@
 """Reads the generations of one group from `__consumer_offsets`, on any Kafka broker.
 
-Kafka keeps a group in the partition that the hash of its id names, so only that one is read, to the
-end that it had at the start. Redpanda has another hash: there the group is looked for in all of
-them. Records of other groups are passed over undecoded, and nothing of them is kept.
+Kafka keeps a group in the partition that the hash of its id selects. So only that one is read, up
+to its end at the start. Redpanda uses another hash: there, all partitions are searched for the
+group. Records of other groups are skipped undecoded.
 """
 
 from collections import deque
@@ -30,28 +30,28 @@ from kohort.types import GroupId, Timestamp, TopicPartition
 
 TOPIC: Final = "__consumer_offsets"
 MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
-"""Fetched ahead of what is decoded."""
+"""Bytes that are fetched ahead of decoding."""
 POLL_INTERVAL_MS: Final = 200
 MAX_UNREADABLE_SHOWN: Final = 3
-"""Records that cannot be read, of which the reasons are kept."""
+"""Most unreadable records whose reasons are shown."""
 _OFFSETS: Final = frozenset({0, 1})
 _GROUP_METADATA: Final = 2
 _OTHER_TYPES: Final[Mapping[int, str]] = {
     **dict.fromkeys(range(9, 16), "share"),
     **dict.fromkeys(range(17, 24), "streams"),
 }
-"""Type of a key → the protocol whose groups have such records, which are not decoded."""
+"""Type of a key → protocol of groups whose records are not decoded."""
 
 
 @dataclass(slots=True)
 class GroupLog:
-    """What the log has of one group."""
+    """The records of one group in the log."""
 
     partition: TopicPartition
-    """The partition that was read last: that of the group, if it was found."""
+    """The last partition that was read; the group's partition if it was found."""
     generations: deque[LoggedGeneration]
     count: int = 0
-    """Number of generations, of which `generations` are the last."""
+    """Number of all generations; `generations` has the last ones."""
     has_offsets: bool = False
     """Whether it has records of committed offsets."""
     other_protocol: str | None = None
@@ -81,12 +81,15 @@ async def read_group_log(
     partitions = await _partitions(admin)
     first = TopicPartition(TOPIC, partition_for(group, len(partitions)))
     names = await _topic_names(admin)
-    wanted = [first, *(each for each in partitions if each != first)]
-    for partition in wanted if may_be_elsewhere else wanted[:1]:
-        found = GroupLog(partition, deque(maxlen=last))
-        await _read(admin, group, found, GroupHistory(group, names), shows)
-        if found.is_found:
-            return found
+    candidates = [
+        first,
+        *(partition_of_log for partition_of_log in partitions if partition_of_log != first),
+    ]
+    for partition in candidates if may_be_elsewhere else candidates[:1]:
+        group_log = GroupLog(partition, deque(maxlen=last))
+        await _read(admin, group, group_log, GroupHistory(group, names), shows)
+        if group_log.is_found:
+            return group_log
     return GroupLog(first, deque())
 
 
@@ -96,7 +99,7 @@ async def _partitions(admin: Admin) -> list[TopicPartition]:
         raise _reason(described)
     if described is None:
         raise KohortError(f"no response about {TOPIC}")
-    return [TopicPartition(TOPIC, each.index) for each in described.partitions]
+    return [TopicPartition(TOPIC, partition.index) for partition in described.partitions]
 
 
 def _reason(error: KafkaError) -> KohortError:
@@ -116,9 +119,9 @@ def _reason(error: KafkaError) -> KohortError:
 async def _topic_names(admin: Admin) -> dict[UUID, str]:
     described = await admin.describe_topics()
     return {
-        each.id: name
-        for name, each in described.items()
-        if not isinstance(each, KafkaError) and each.id is not None
+        topic.id: name
+        for name, topic in described.items()
+        if not isinstance(topic, KafkaError) and topic.id is not None
     }
 
 
@@ -130,15 +133,15 @@ async def _read(
     shows: Callable[[LoggedGeneration], bool],
 ) -> None:
     def keep(generations: Iterable[LoggedGeneration]) -> None:
-        for each in generations:
+        for generation in generations:
             log.count += 1
-            if shows(each):
-                log.generations.append(each)
+            if shows(generation):
+                log.generations.append(generation)
 
     try:
         async for batch in _batches(admin, log.partition):
-            for record, at in _records_of(group, batch, log):
-                keep(history.replay(record, at))
+            for record, position in _records_of(group, batch, log):
+                keep(history.replay(record, position))
     except KafkaError as error:
         raise _reason(error) from error
     keep(history.close())
@@ -183,12 +186,12 @@ def _records_of(
             log.other_protocol = _OTHER_TYPES[type_]
         else:
             try:
-                found = _decode(group, type_, key, record.value)
+                decoded = _decode(group, type_, key, record.value)
             except CorruptRecordError as error:
                 _note_unreadable(log, record.offset, error)
                 continue
-            if found is not None:
-                yield found, Position(record.offset, Timestamp(record.timestamp))
+            if decoded is not None:
+                yield decoded, Position(record.offset, Timestamp(record.timestamp))
 
 
 def _decode(
@@ -196,7 +199,7 @@ def _decode(
 ) -> GroupMetadataRecord | ConsumerGroupRecord | None:
     """Raises CorruptRecordError."""
     try:
-        found = decode(key, value)
+        decoded = decode(key, value)
     except CorruptRecordError:
         if type_ != _GROUP_METADATA or value is None:
             raise
@@ -207,7 +210,7 @@ def _decode(
         if metadata is None:
             raise
         return GroupMetadataRecord(GroupMetadataKey(group), metadata)
-    return found if isinstance(found, GroupMetadataRecord | ConsumerGroupRecord) else None
+    return decoded if isinstance(decoded, GroupMetadataRecord | ConsumerGroupRecord) else None
 
 
 def _note_unreadable(log: GroupLog, offset: int, error: CorruptRecordError) -> None:

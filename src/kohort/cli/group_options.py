@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from kohort.cli.names import add_names
+from kohort.cli.name_arguments import add_names
 from kohort.cli.options import RefusedError
 from kohort.client.admin import CONSUMER, Admin
 from kohort.errors import fresh
@@ -32,7 +32,9 @@ async def groups_of(options: argparse.Namespace, admin: Admin) -> list[GroupId]:
         return list(dict.fromkeys(map(GroupId, options.group)))
     listing = await admin.list_groups()
     for failure in listing.failures.values():
-        raise fresh(failure)  # "All" must not mean "those that we happened to reach".
+        raise fresh(
+            failure
+        )  # "All" must not silently leave out groups of unreachable coordinators.
     return [group.group for group in listing.groups if group.protocol_type in ("", CONSUMER)]
 
 
@@ -47,25 +49,25 @@ def topics(options: argparse.Namespace) -> dict[str, set[int] | None]:
         topic, colon, indexes = text.partition(":")
         if not topic:
             raise RefusedError(f"--topic {text}: has no name")
-        wanted = _indexes(text, indexes) if colon else None
+        chosen = _indexes(text, indexes) if colon else None
         before = scope.get(topic, set())
-        scope[topic] = None if wanted is None or before is None else before | wanted
+        scope[topic] = None if chosen is None or before is None else before | chosen
     return scope
 
 
 def _indexes(text: str, indexes: str) -> set[int]:
-    words = indexes.split(",")
-    if not all(word.isdecimal() for word in words):
+    numbers = indexes.split(",")
+    if not all(word.isdecimal() for word in numbers):
         raise RefusedError(
             f"--topic {text}: partitions are numbers, as in {text.partition(':')[0]}:0,1,2"
         )
-    return set(map(int, words))
+    return set(map(int, numbers))
 
 
-def one_of(flag: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
+def one_of(flag: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
     """The names in a comma-separated list, in Kafka's spelling. Raises RefusedError."""
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {name.lower(): name for name in allowed}
     names = [word.strip() for word in text.split(",") if word.strip()]
     if wrong := [name for name in names if name.lower() not in by_lower]:
-        raise RefusedError(f"{flag} {','.join(wrong)}: is not one of {' | '.join(known)}")
+        raise RefusedError(f"{flag} {','.join(wrong)}: is not one of {' | '.join(allowed)}")
     return tuple(by_lower[name.lower()] for name in names)

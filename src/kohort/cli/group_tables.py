@@ -36,24 +36,27 @@ def offsets_table(
 
 
 def _offset_row(
-    group: GroupDescription, at: PartitionLag, owner: MemberDescription | None, verbose: bool
+    group: GroupDescription,
+    partition_lag: PartitionLag,
+    owner: MemberDescription | None,
+    verbose: bool,
 ) -> Sequence[object]:
-    said = at.as_dict()
-    epoch = (said["leader_epoch"],) if verbose else ()
-    who = (
+    fields = partition_lag.as_dict()
+    epoch = (fields["leader_epoch"],) if verbose else ()
+    owner_cells = (
         (None, None, None)
         if owner is None
         else (owner.member_id, owner.client_host, owner.client_id)
     )
     return (
         group.group,
-        at.partition.topic,
-        at.partition.partition,
+        partition_lag.partition.topic,
+        partition_lag.partition.partition,
         *epoch,
-        said["committed_offset"],
-        at.end,
-        at.lag,
-        *who,
+        fields["committed_offset"],
+        partition_lag.end,
+        partition_lag.lag,
+        *owner_cells,
     )
 
 
@@ -89,21 +92,29 @@ def members_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
 
 
 def _member_row(
-    group: GroupDescription, of: MemberDescription, static: bool, verbose: bool
+    group: GroupDescription, member: MemberDescription, static: bool, verbose: bool
 ) -> tuple[object, ...]:
-    count = None if of.assignment is None else len(of.assignment)
+    count = None if member.assignment is None else len(member.assignment)
     partitions = (
         (
-            of.epoch,
-            partition_list(of.assignment),
+            member.epoch,
+            partition_list(member.assignment),
             group.assignment_epoch,
-            partition_list(of.target),
+            partition_list(member.target),
         )
         if verbose
         else ()
     )
-    instance = (of.instance_id,) if static else ()
-    return (group.group, of.member_id, *instance, of.client_host, of.client_id, count, *partitions)
+    instance = (member.instance_id,) if static else ()
+    return (
+        group.group,
+        member.member_id,
+        *instance,
+        member.client_host,
+        member.client_id,
+        count,
+        *partitions,
+    )
 
 
 def partition_list(partitions: Sequence[TopicPartition] | None) -> str | None:
@@ -112,8 +123,7 @@ def partition_list(partitions: Sequence[TopicPartition] | None) -> str | None:
         return None
     topics = groupby(sorted(partitions), attrgetter("topic"))
     return ";".join(
-        f"{topic}:{','.join(str(each.partition) for each in together)}"
-        for topic, together in topics
+        f"{topic}:{','.join(str(tp.partition) for tp in together)}" for topic, together in topics
     )
 
 
@@ -136,51 +146,55 @@ def state_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
 
 
 def as_json(
-    of: GroupDescription, partition_lags: Mapping[TopicPartition, PartitionLag] | None
+    description: GroupDescription, partition_lags: Mapping[TopicPartition, PartitionLag] | None
 ) -> dict[str, Any]:
     """The group in full; offsets and lag only where they were requested."""
     entry: dict[str, Any] = {
-        "group": of.group,
-        "state": of.state,
-        "type": of.type,
-        "protocol_type": of.protocol_type,
-        "assignor": of.assignor or None,
-        "coordinator": {"node_id": of.coordinator, "address": of.coordinator_address},
-        "group_epoch": of.epoch,
-        "assignment_epoch": of.assignment_epoch,
-        "members": [_member_json(member) for member in of.members],
+        "group": description.group,
+        "state": description.state,
+        "type": description.type,
+        "protocol_type": description.protocol_type,
+        "assignor": description.assignor or None,
+        "coordinator": {
+            "node_id": description.coordinator,
+            "address": description.coordinator_address,
+        },
+        "group_epoch": description.epoch,
+        "assignment_epoch": description.assignment_epoch,
+        "members": [_member_json(member) for member in description.members],
     }
     if partition_lags is not None:
         owners = {
-            each: member.member_id for member in of.members for each in member.assignment or ()
+            tp: member.member_id for member in description.members for tp in member.assignment or ()
         }
         entry["offsets"] = [
-            at.as_dict() | {"member_id": owners.get(each)} for each, at in partition_lags.items()
+            partition_lag.as_dict() | {"member_id": owners.get(tp)}
+            for tp, partition_lag in partition_lags.items()
         ]
-        entry["lag"] = sum(at.lag or 0 for at in partition_lags.values())
+        entry["lag"] = sum(partition_lag.lag or 0 for partition_lag in partition_lags.values())
     return entry
 
 
-def _member_json(of: MemberDescription) -> dict[str, Any]:
+def _member_json(member: MemberDescription) -> dict[str, Any]:
     return {
-        "member_id": of.member_id,
-        "instance_id": of.instance_id,
-        "client_id": of.client_id,
-        "client_host": of.client_host,
-        "rack": of.rack,
-        "epoch": of.epoch,
-        "topics": None if of.topics is None else list(of.topics),
-        "topic_regex": of.topic_regex,
-        "assignment": partitions_as_json(of.assignment),
-        "target_assignment": partitions_as_json(of.target),
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rack": member.rack,
+        "epoch": member.epoch,
+        "topics": None if member.topics is None else list(member.topics),
+        "topic_regex": member.topic_regex,
+        "assignment": partitions_as_json(member.assignment),
+        "target_assignment": partitions_as_json(member.target),
     }
 
 
-def partitions_as_json(of: Sequence[TopicPartition] | None) -> list[dict[str, Any]] | None:
-    if of is None:
+def partitions_as_json(partitions: Sequence[TopicPartition] | None) -> list[dict[str, Any]] | None:
+    if partitions is None:
         return None
-    topics = groupby(sorted(of), attrgetter("topic"))
+    topics = groupby(sorted(partitions), attrgetter("topic"))
     return [
-        {"topic": topic, "partitions": [each.partition for each in together]}
+        {"topic": topic, "partitions": [tp.partition for tp in together]}
         for topic, together in topics
     ]

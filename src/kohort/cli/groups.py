@@ -28,35 +28,35 @@ SUBCOMMANDS: Final = {
 """Subcommand → what it does; the module `groups_…` has `add_arguments(parser)` and `run(options)`.
 """
 
-VERBS: Final = {
+KAFKA_FLAGS: Final = {
     "--list": "list",
     "--describe": "describe",
     "--delete": "delete",
     "--delete-offsets": "delete-offsets",
     "--reset-offsets": "reset",
 }
-"""How Kafka's tool names what to do."""
+"""Flags of Kafka's tool → subcommands."""
 
 
-def words(arguments: Sequence[str]) -> Sequence[str]:
-    """Turn a verb in the form of Kafka's tool into a subcommand. Raises RefusedError."""
+def expand_arguments(arguments: Sequence[str]) -> Sequence[str]:
+    """Turn a flag of Kafka's tool into a subcommand. Raises RefusedError."""
     if arguments and arguments[0] in SUBCOMMANDS:
         return arguments
-    verbs = [word for word in arguments if word in VERBS]
-    if len(verbs) > 1:
-        raise RefusedError(f"{' and '.join(verbs)}: choose one of them")
+    flags = [word for word in arguments if word in KAFKA_FLAGS]
+    if len(flags) > 1:
+        raise RefusedError(f"{' and '.join(flags)}: choose one of them")
     return (
-        [VERBS[verbs[0]], *(word for word in arguments if word not in VERBS)]
-        if verbs
+        [KAFKA_FLAGS[flags[0]], *(word for word in arguments if word not in KAFKA_FLAGS)]
+        if flags
         else arguments
     )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, what in SUBCOMMANDS.items():
+    for name, summary in SUBCOMMANDS.items():
         module = importlib.import_module(f"kohort.cli.groups_{name.replace('-', '_')}")
-        command = commands.add_parser(name, help=what, description=module.__doc__)
+        command = commands.add_parser(name, help=summary, description=module.__doc__)
         command.epilog = parser.epilog
         module.add_arguments(command)
         command.set_defaults(run=module.run)

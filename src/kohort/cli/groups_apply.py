@@ -6,12 +6,12 @@ Refused if a group has moved since (see `kohort groups diff FILE`), unless --for
 import argparse
 from dataclasses import replace
 
-from kohort.cli import plan_files, plan_running
+from kohort.cli import plan_files, run_plan
 from kohort.client.resets import now_ms
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_running.add_arguments(parser)
+    run_plan.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,4 +19,4 @@ def run(options: argparse.Namespace) -> int:
     plan = plan_files.read(options.file)
     executed = replace(plan, executed_at_ms=now_ms())
     message = f"done and verified; to undo it: kohort groups undo {options.file}"
-    return plan_running.carry_out(options, plan, executed, message)
+    return run_plan.carry_out(options, plan, executed, message)

@@ -65,10 +65,11 @@ def _show(options: argparse.Namespace, reasons: dict[GroupId, str]) -> None:
 
 def _code(errors: list[KohortError | None]) -> int:
     """Members in the way are another matter than a coordinator that cannot be reached."""
-    left = [error for error in errors if error is not None]
-    if not left:
+    failures = [error for error in errors if error is not None]
+    if not failures:
         return 0
     members = all(
-        isinstance(error, KafkaError) and error.code is ErrorCode.non_empty_group for error in left
+        isinstance(error, KafkaError) and error.code is ErrorCode.non_empty_group
+        for error in failures
     )
     return FOUND if members else FAILED

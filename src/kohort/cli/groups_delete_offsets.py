@@ -5,7 +5,7 @@ import argparse
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import add_topic_argument, topics
-from kohort.cli.names import add_name
+from kohort.cli.name_arguments import add_name
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, show
 from kohort.client.admin import Admin
@@ -17,7 +17,7 @@ from kohort.types import GroupId, TopicPartition
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add_name(parser, "--group", "GROUP", "group id")
-    add_topic_argument(parser, "whose offsets to forget; repeatable")
+    add_topic_argument(parser, "whose offsets to delete; repeatable")
     add_output_argument(parser)
 
 
@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> int:
         raise RefusedError("--topic TOPIC[:0,1,2] is missing (repeatable)")
 
     async def work(admin: Admin) -> int:
-        wanted = sorted(await partitions_of(admin, scope))
-        outcomes = await admin.delete_offsets(GroupId(options.group), wanted)
+        partitions = sorted(await partitions_of(admin, scope))
+        outcomes = await admin.delete_offsets(GroupId(options.group), partitions)
         _show(options, outcomes)
         return FAILED if any(outcomes.values()) else 0
 
@@ -39,16 +39,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace, outcomes: dict[TopicPartition, KafkaError | None]) -> None:
     rows = [
-        (each.topic, each.partition, "Successful" if error is None else f"Error: {error}")
-        for each, error in sorted(outcomes.items())
+        (tp.topic, tp.partition, "Successful" if error is None else f"Error: {error}")
+        for tp, error in sorted(outcomes.items())
     ]
     as_json = [
         {
-            "topic": each.topic,
-            "partition": each.partition,
+            "topic": tp.topic,
+            "partition": tp.partition,
             "deleted": error is None,
             "error": error and str(error),
         }
-        for each, error in sorted(outcomes.items())
+        for tp, error in sorted(outcomes.items())
     ]
     show(options.output, Table(("TOPIC", "PARTITION", "STATUS"), rows), as_json)

@@ -16,7 +16,7 @@ from kohort.cli.group_tables import as_json, members_table, offsets_table, state
 from kohort.cli.near_names import NO_ACL, REFUSALS, why_not_described
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, print_message, show
-from kohort.cli.watching import add_watch_arguments, run_watched
+from kohort.cli.watch import add_watch_arguments, run_watched
 from kohort.client.admin import Admin, GroupDescription, PartitionLag, partition_lags
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KafkaError, KohortError
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One group with all that is shown of it."""
+    """A group and the lag of its partitions."""
 
     group: GroupDescription
     partition_lags: dict[TopicPartition, PartitionLag]
@@ -60,15 +60,15 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     check_output(options)
     check_groups(options)
-    what = _what(options)
+    view = _chosen_view(options)
 
     async def work(admin: Admin) -> int:
-        return await _describe(admin, options, what)
+        return await _describe(admin, options, view)
 
     return run_watched(options, work)
 
 
-def _what(options: argparse.Namespace) -> str:
+def _chosen_view(options: argparse.Namespace) -> str:
     chosen = [name for name in (OFFSETS, MEMBERS, STATE) if getattr(options, name)]
     if len(chosen) > 1:
         raise RefusedError("choose one of --offsets, --members and --state")
@@ -77,29 +77,31 @@ def _what(options: argparse.Namespace) -> str:
     return chosen[0] if chosen else OFFSETS
 
 
-async def _describe(admin: Admin, options: argparse.Namespace, what: str) -> int:
+async def _describe(admin: Admin, options: argparse.Namespace, view: str) -> int:
     groups = await groups_of(options, admin)
-    found, failed = await describe(admin, groups, with_offsets=what == OFFSETS)
+    described, failed = await describe(admin, groups, with_offsets=view == OFFSETS)
     for group, why in failed.items():
         print_message(f"group {group}: {why}")
-    if what != STATE:
-        for each in found:
-            if not each.group.members and options.output == "table":
-                print_message(f"group {each.group.group} has no active members")
-    _show(options, what, found)
+    if view != STATE:
+        for entry in described:
+            if not entry.group.members and options.output == "table":
+                print_message(f"group {entry.group.group} has no active members")
+    _show(options, view, described)
     if failed:
         return FAILED
-    return FOUND if options.max_lag is not None and _is_above(found, options.max_lag) else 0
+    return FOUND if options.max_lag is not None and _is_above(described, options.max_lag) else 0
 
 
 async def describe(
     admin: Admin, groups: Sequence[GroupId], *, with_offsets: bool
 ) -> tuple[list[Described], dict[GroupId, str]]:
-    """The groups that there are, and why the others cannot be shown."""
+    """The existing groups, and why the others cannot be described."""
     described = await admin.describe_groups(groups)
     committed = await admin.committed(groups) if with_offsets else {}
     failed: dict[GroupId, str] = {}
-    known: dict[GroupId, tuple[GroupDescription, dict[TopicPartition, OffsetAndMetadata]]] = {}
+    offsets_by_group: dict[
+        GroupId, tuple[GroupDescription, dict[TopicPartition, OffsetAndMetadata]]
+    ] = {}
     for group in groups:
         about, offsets = described[group], committed.get(group, {})
         if isinstance(about, KohortError) or isinstance(offsets, KohortError):
@@ -109,14 +111,17 @@ async def describe(
         elif not about.exists:
             failed[group] = await why_not_described(admin, group)
         else:
-            known[group] = about, offsets
-    wanted = {group: _assigned(about) | offsets.keys() for group, (about, offsets) in known.items()}
-    every = set().union(*wanted.values()) if with_offsets else set()
-    # After the commits were read: a group at work moves on meanwhile, its log's end even more so.
+            offsets_by_group[group] = about, offsets
+    partitions = {
+        group: _assigned(about) | offsets.keys()
+        for group, (about, offsets) in offsets_by_group.items()
+    }
+    every = set().union(*partitions.values()) if with_offsets else set()
+    # Ends are read after the commits: both advance meanwhile, and the lag must not be negative.
     ends = await admin.ends(every) if every else {}
     return [
-        Described(about, partition_lags(offsets, ends, wanted[group]) if with_offsets else {})
-        for group, (about, offsets) in known.items()
+        Described(about, partition_lags(offsets, ends, partitions[group]) if with_offsets else {})
+        for group, (about, offsets) in offsets_by_group.items()
     ], failed
 
 
@@ -124,34 +129,34 @@ def _assigned(about: GroupDescription) -> set[TopicPartition]:
     return {partition for member in about.members for partition in member.assignment or ()}
 
 
-def _show(options: argparse.Namespace, what: str, found: Sequence[Described]) -> None:
+def _show(options: argparse.Namespace, view: str, described: Sequence[Described]) -> None:
     tables = {
         OFFSETS: lambda: offsets_table(
-            [(each.group, each.partition_lags) for each in found], options.verbose
+            [(group.group, group.partition_lags) for group in described], options.verbose
         ),
-        MEMBERS: lambda: members_table([each.group for each in found], options.verbose),
-        STATE: lambda: state_table([each.group for each in found], options.verbose),
+        MEMBERS: lambda: members_table([group.group for group in described], options.verbose),
+        STATE: lambda: state_table([group.group for group in described], options.verbose),
     }
-    table = tables[what]()
+    table = tables[view]()
     if table.rows or options.output != "table":
         show(
             options.output,
             table,
             [
-                as_json(each.group, each.partition_lags if what == OFFSETS else None)
-                for each in found
+                as_json(group.group, group.partition_lags if view == OFFSETS else None)
+                for group in described
             ],
         )
-    if what == OFFSETS and options.output == "table":
-        for each in found:
-            for partition_lag in each.partition_lags.values():
-                if partition_lag.note:
-                    print_message(
-                        f"group {each.group.group}, {partition_lag.partition}: {partition_lag.note}"
-                    )
+    if view == OFFSETS and options.output == "table":
+        for entry in described:
+            for lag in entry.partition_lags.values():
+                if lag.note:
+                    print_message(f"group {entry.group.group}, {lag.partition}: {lag.note}")
 
 
-def _is_above(found: Sequence[Described], limit: int) -> bool:
+def _is_above(described: Sequence[Described], limit: int) -> bool:
     return any(
-        at.lag is None or at.lag > limit for each in found for at in each.partition_lags.values()
+        partition_lag.lag is None or partition_lag.lag > limit
+        for group in described
+        for partition_lag in group.partition_lags.values()
     )

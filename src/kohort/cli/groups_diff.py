@@ -1,6 +1,6 @@
-"""Compare a plan of `kohort groups reset` with the present offsets of its groups.
+"""Compare a plan of `kohort groups reset` with the current offsets of its groups.
 
-A partition is `new` if its offset is that after the reset, `old` if it is that before, else
+A partition is `new` if it has the offset after the reset, `old` if it has the offset before, else
 `moved`. Exit code 0 if all are `new`, 3 if not.
 """
 
@@ -52,10 +52,10 @@ def _row(
     change: OffsetChange, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> tuple[object, ...]:
     old, new, current = (
-        None if each is None else each.offset
-        for each in (change.old, change.new, committed.get(change.partition))
+        None if offset is None else offset.offset
+        for offset in (change.old, change.new, committed.get(change.partition))
     )
-    stands = NEW if current == new else OLD if current == old else MOVED
+    state = NEW if current == new else OLD if current == old else MOVED
     return (
         change.group,
         change.partition.topic,
@@ -63,5 +63,5 @@ def _row(
         old,
         new,
         current,
-        stands,
+        state,
     )

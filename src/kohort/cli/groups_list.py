@@ -13,7 +13,7 @@ from kohort.cli.output import (
     print_message,
     show,
 )
-from kohort.cli.watching import add_watch_arguments, run_watched
+from kohort.cli.watch import add_watch_arguments, run_watched
 from kohort.client.admin import CONSUMER, GROUP_STATES, GROUP_TYPES, Admin, GroupListing
 
 
@@ -68,15 +68,15 @@ def _show(options: argparse.Namespace, groups: list[GroupListing]) -> None:
     show(
         options.output,
         Table(list(columns), list(zip(*columns.values(), strict=True))),
-        [_json(each) for each in groups],
+        [_json(group) for group in groups],
     )
 
 
-def _json(of: GroupListing) -> dict[str, object]:
+def _json(listing: GroupListing) -> dict[str, object]:
     return {
-        "group": of.group,
-        "state": of.state,
-        "type": of.type,
-        "protocol_type": of.protocol_type,
-        "coordinator": of.coordinator,
+        "group": listing.group,
+        "state": listing.state,
+        "type": listing.type,
+        "protocol_type": listing.protocol_type,
+        "coordinator": listing.coordinator,
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.group_tables import partition_list
-from kohort.cli.names import add_name
+from kohort.cli.name_arguments import add_name
 from kohort.cli.near_names import near_groups, near_topics
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kohort.assignors.plan import Balance, Change, Plan
 
 NEW: Final = "new-{number}"
-"""Member ids of those that would join."""
+"""Prefix of the member ids of joining members."""
 DEFAULT_ASSIGNOR: Final = "range"
 
 
@@ -87,9 +87,9 @@ def run(options: argparse.Namespace) -> int:
     return run_with_admin(options, work)
 
 
-def _growing(words: Sequence[str]) -> dict[str, int]:
+def _growing(additions: Sequence[str]) -> dict[str, int]:
     growing = {}
-    for word in words:
+    for word in additions:
         topic, _, count = word.rpartition("=")
         if not topic or not count.isdecimal():
             raise RefusedError(f"--partitions {word}: is not TOPIC=N")
@@ -119,31 +119,31 @@ async def _plan(
     from kohort.assignors.registry import assignor
 
     chosen = assignor(options.assignor or group.assignor or DEFAULT_ASSIGNOR)
-    members = [_member(each) for each in group.members]
-    if options.join and not options.topic and not any(each.topics for each in members):
+    members = [_member(member) for member in group.members]
+    if options.join and not options.topic and not any(member.topics for member in members):
         hint = "" if members else await near_groups(admin, [group.group])
         raise RefusedError(
             f"group {group.group} has no members, so its subscription is unknown: name it by "
             f"--topic TOPIC{hint}"
         )
     change = _change(options, group, members, growing)
-    wanted = {topic for member in (*members, *change.joining) for topic in member.topics}
-    topics = await _topics(admin, wanted | growing.keys())
+    names = {topic for member in (*members, *change.joining) for topic in member.topics}
+    topics = await _topics(admin, names | growing.keys())
     if missing := [name for name in (*(options.topic or ()), *growing) if name not in topics]:
         hint = await near_topics(admin, missing)
         raise KohortError(f"topic {missing[0]} does not exist{hint}")
     return plan(chosen, topics, members, change)
 
 
-def _member(of: MemberDescription) -> "Member":
+def _member(member: MemberDescription) -> "Member":
     from kohort.assignors.base import Member
 
     return Member(
-        member_id=of.member_id,
-        instance_id=of.instance_id,
-        topics=of.topics or (),
-        owned_partitions=of.assignment or (),
-        rack=of.rack,
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        topics=member.topics or (),
+        owned_partitions=member.assignment or (),
+        rack=member.rack,
     )
 
 
@@ -173,27 +173,27 @@ def _leaving(names: Sequence[str], members: Sequence[MemberDescription]) -> set[
     leaving: set[MemberId] = set()
     for name in names:
         meant = [
-            each.member_id
-            for each in members
-            if name in (each.member_id, each.instance_id, each.client_id)
+            member.member_id
+            for member in members
+            if name in (member.member_id, member.instance_id, member.client_id)
         ]
         if len(meant) != 1:
-            known = ", ".join(each.member_id for each in members) or "none"
+            member_ids = ", ".join(member.member_id for member in members) or "none"
             raise ConfigError(
-                f"--leave {name}: matches {len(meant)} members; the group has {known}"
+                f"--leave {name}: matches {len(meant)} members; the group has {member_ids}"
             )
         leaving.add(meant[0])
     return leaving
 
 
 async def _topics(admin: Admin, names: set[str]) -> "Topics":
-    """Those that exist, with the racks of their replicas."""
+    """The existing topics, with the racks of their replicas."""
     metadata = await admin.cluster.metadata(names)
     racks = {node: broker.rack for node, broker in metadata.brokers.items()}
     return {
         name: [
-            frozenset(rack for replica in each.replicas if (rack := racks.get(replica)))
-            for each in topic.partitions
+            frozenset(rack for replica in partition.replicas if (rack := racks.get(replica)))
+            for partition in topic.partitions
         ]
         for name, topic in metadata.topics.items()
         if topic.error is ErrorCode.none
@@ -232,7 +232,7 @@ def _members_table(group: GroupDescription, plan: "Plan") -> Table:
     clients = {member.member_id: member.client_id for member in group.members}
     columns = ("CONSUMER-ID", "CLIENT-ID", "#BEFORE", "#AFTER", "GAINS", "LOSES", "ASSIGNMENT")
     rows = []
-    for member in (*plan.before, *(each for each in plan.after if each not in plan.before)):
+    for member in (*plan.before, *(member for member in plan.after if member not in plan.before)):
         before, after = set(plan.before.get(member, ())), set(plan.after.get(member, ()))
         counts = (
             len(before) if member in plan.before else None,
@@ -257,12 +257,12 @@ def _balance_table(plan: "Plan") -> Table:
                 when,
                 len(division),
                 sum(map(len, division.values())),
-                each.fewest,
-                each.most,
-                round(each.mean, 2),
+                balance.fewest,
+                balance.most,
+                round(balance.mean, 2),
                 moves,
             )
-            for when, division, each, moves in sides
+            for when, division, balance, moves in sides
         ],
     )
 
@@ -283,12 +283,12 @@ def _as_json(plan: "Plan") -> dict[str, Any]:
         "after": {member: list(map(list, partitions)) for member, partitions in plan.after.items()},
         "moves": [
             {
-                "topic": each.partition.topic,
-                "partition": each.partition.partition,
-                "from": each.before,
-                "to": each.after,
+                "topic": move.partition.topic,
+                "partition": move.partition.partition,
+                "from": move.before,
+                "to": move.after,
             }
-            for each in plan.moves
+            for move in plan.moves
         ],
         "balance_before": plan.balance_before._asdict(),
         "balance_after": plan.balance_after._asdict(),

@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.cli import rebalance_journal
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.names import add_name
+from kohort.cli.name_arguments import add_name
 from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show, warn
-from kohort.cli.rebalance_journal import FOUND_TIMEOUT_S, TIMEOUT_S, journal_url, read_journal
+from kohort.cli.rebalance_journal import (
+    CONFIGURED_PORT_TIMEOUT_S,
+    TIMEOUT_S,
+    journal_url,
+    read_journal,
+)
 from kohort.client.admin import Admin, GroupDescription
 from kohort.client.resets import now_ms, parse_datetime, parse_duration
 from kohort.errors import ConfigError, KohortError
@@ -79,8 +84,8 @@ def _since(text: str | None, now: int) -> int:
     if text is None:
         return 0
     try:
-        if found := _AGO.fullmatch(text):
-            return max(now - int(found[1]) * _UNITS_MS[found[2]], 0)
+        if ago := _AGO.fullmatch(text):
+            return max(now - int(ago[1]) * _UNITS_MS[ago[2]], 0)
         if text.upper().startswith("P"):
             return max(now - parse_duration(text), 0)
         return parse_datetime(text).at_ms
@@ -108,11 +113,11 @@ def _show_port(options: argparse.Namespace, since: int) -> int:
 def _show_journal(
     options: argparse.Namespace, journal: Sequence[dict[str, Any]], since: int
 ) -> None:
-    wanted = [each for each in journal if each["ended"] >= since]
-    shown = wanted[-options.last :]
-    rows = list(map(rebalance_journal.row, shown))
-    show(options.output, Table((*_COLUMNS, "CAUSES"), rows), shown)
-    _tell_earlier(options, len(journal) - len(shown))
+    recent = [entry for entry in journal if entry["ended"] >= since]
+    entries = recent[-options.last :]
+    rows = list(map(rebalance_journal.row, entries))
+    show(options.output, Table((*_COLUMNS, "CAUSES"), rows), entries)
+    _tell_earlier(options, len(journal) - len(entries))
 
 
 async def _show(admin: Admin, options: argparse.Namespace, since: int) -> int:
@@ -131,7 +136,7 @@ async def _show(admin: Admin, options: argparse.Namespace, since: int) -> int:
         admin,
         group,
         last=options.last,
-        shows=lambda each: each.ended is None or each.ended >= since,
+        shows=lambda generation: generation.ended is None or generation.ended >= since,
         may_be_elsewhere=exists,
     )
     for why in log.unreadable:
@@ -152,21 +157,21 @@ async def _journal(admin: Admin, about: GroupDescription) -> list[dict[str, Any]
     if url is None:
         return []
     try:
-        return await asyncio.to_thread(read_journal, url, about.group, FOUND_TIMEOUT_S)
+        return await asyncio.to_thread(read_journal, url, about.group, CONFIGURED_PORT_TIMEOUT_S)
     except KohortError as error:
         print_message(f"no journal, so the log is read: {error}")
         return []
 
 
 def _show_log(options: argparse.Namespace, log: "GroupLog") -> None:
-    from kohort.cli import generation_words
+    from kohort.cli import generation_format
 
-    shown = list(log.generations)
-    if shown or options.output != "table":
-        rows = list(map(generation_words.row, shown))
-        as_json = list(map(generation_words.as_json, shown))
+    generations = list(log.generations)
+    if generations or options.output != "table":
+        rows = list(map(generation_format.row, generations))
+        as_json = list(map(generation_format.as_json, generations))
         show(options.output, Table((*_COLUMNS, "CHANGES"), rows), as_json)
-    _tell_earlier(options, log.count - len(shown))
+    _tell_earlier(options, log.count - len(generations))
     if options.output == "table":
         print_message(_describe_log(options, log))
 
@@ -177,7 +182,7 @@ def _tell_earlier(options: argparse.Namespace, count: int) -> None:
 
 
 def _describe_log(options: argparse.Namespace, log: "GroupLog") -> str:
-    """The last line: what the log has of the group."""
+    """The last line: a summary of the group's records."""
     if log.count:
         return (
             f"read from {log.partition}: compaction removes older generations, and causes are only "

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whether to do it, and where the plan goes."""
+    """Options for execution and the plan file."""
     parser.add_argument("--execute", action="store_true", help="execute the reset")
     parser.add_argument(
         "--dry-run", action="store_true", help="show the new offsets only (default)"
@@ -70,14 +70,14 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     _check(options)
-    wanted = specification(options, now_ms())
+    requested = specification(options, now_ms())
     scope = topics(options) if options.topic else None
 
     async def work(admin: Admin) -> int:
         groups = await groups_of(options, admin)
-        target = wanted or await of_group(admin, GroupId(options.from_group), groups, scope)
+        target = requested or await of_group(admin, GroupId(options.from_group), groups, scope)
         plan = await plan_reset(admin, groups, target, scope)
-        await _warn(admin, groups if wanted else [], plan)  # a copy may well make a new group
+        await _warn(admin, groups if requested else [], plan)  # a copy may well make a new group
         if not plan.changes:
             return FAILED
         if options.execute:

@@ -7,17 +7,17 @@ does the reset again.
 import argparse
 from dataclasses import replace
 
-from kohort.cli import plan_files, plan_running
+from kohort.cli import plan_files, run_plan
 from kohort.client.resets import now_ms
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_running.add_arguments(parser)
+    run_plan.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     made = plan_files.read(options.file)
-    return plan_running.carry_out(
+    return run_plan.carry_out(
         options, made.inverse(now_ms()), replace(made, executed_at_ms=None), "undone and verified"
     )

@@ -15,8 +15,8 @@ from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_tables import partition_list
 from kohort.cli.groups_describe import Described, describe
-from kohort.cli.names import add_name
-from kohort.cli.watching import add_interval_arguments, check_interval, looks
+from kohort.cli.name_arguments import add_name
+from kohort.cli.watch import add_interval_arguments, check_interval, refreshes
 from kohort.client.admin import Admin
 from kohort.errors import KohortError
 from kohort.types import GroupId
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NOTES: Final = 8
-"""Changes that the picture keeps."""
+"""Changes that are shown on a terminal."""
 MAX_LINES: Final = 40
 _BAR: Final = 12
 FRAME: Final = 8
-"""Lines of the picture besides those of partitions and notes."""
+"""Lines on a terminal without partitions and notes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,17 +57,17 @@ async def _watch(admin: Admin, options: argparse.Namespace) -> int:
     if live is not None:
         live.start()
     try:
-        async for _ in looks(options):
+        async for _ in refreshes(options):
             try:
                 now = await _describe(admin, GroupId(options.group))
             except KohortError as error:
                 if before is None:
                     raise
-                # A broker that restarts is away for a while, and so may the group be.
-                news, failure = [] if str(error) == failure else [str(error)], str(error)
+                # The group may be unavailable for a while when a broker restarts.
+                lines, failure = [] if str(error) == failure else [str(error)], str(error)
             else:
-                news, before, failure = list(changes(before, now)), now, ""
-            for text in news:
+                lines, before, failure = list(changes(before, now)), now, ""
+            for text in lines:
                 notes.append(f"{datetime.now().astimezone():%H:%M:%S}  {printable(text)}")
                 if live is None:
                     console.print(notes[-1], markup=False, highlight=False, soft_wrap=True)
@@ -80,43 +80,43 @@ async def _watch(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def _describe(admin: Admin, group: GroupId) -> Described:
-    found, failed = await describe(admin, [group], with_offsets=True)
+    described, failed = await describe(admin, [group], with_offsets=True)
     for why in failed.values():
         raise KohortError(f"group {group}: {why}")
-    return found[0]
+    return described[0]
 
 
-def lag(of: Described) -> int:
+def lag(described: Described) -> int:
     """The known lag of all partitions."""
-    return sum(at.lag or 0 for at in of.partition_lags.values())
+    return sum(partition_lag.lag or 0 for partition_lag in described.partition_lags.values())
 
 
 def changes(before: Described | None, now: Described) -> Iterator[str]:
-    """What differs between two looks at a group, in words; of the first look, what it is."""
+    """The differences between two refreshes as text; for the first one, the state of the group."""
     if before is None:
         count = len(now.group.members)
         members = "1 member" if count == 1 else f"{count} members"
         yield f"group {now.group.group} is {now.group.state}: {members}, lag {lag(now):,}"
         return
-    was, there = before.group, now.group
-    old = {member.member_id: member for member in was.members}
-    new = {member.member_id: member for member in there.members}
+    previous, group = before.group, now.group
+    old = {member.member_id: member for member in previous.members}
+    new = {member.member_id: member for member in group.members}
     for member_id in new.keys() - old.keys():
         yield f"{new[member_id].name} joined"
     for member_id in old.keys() - new.keys():
         yield f"{old[member_id].name} is gone"
-    if (was.state, was.epoch) != (there.state, there.epoch):
-        epoch = "" if there.epoch is None else f", epoch {there.epoch}"
-        yield f"{was.state} → {there.state}{epoch}"
+    if (previous.state, previous.epoch) != (group.state, group.epoch):
+        epoch = "" if group.epoch is None else f", epoch {group.epoch}"
+        yield f"{previous.state} → {group.state}{epoch}"
     for member_id in sorted(new.keys() & old.keys()):
-        had, has = old[member_id].assignment or (), new[member_id].assignment or ()
-        if set(had) != set(has):
+        owned, has = old[member_id].assignment or (), new[member_id].assignment or ()
+        if set(owned) != set(has):
             yield f"{new[member_id].name} owns {partition_list(sorted(has)) or 'nothing'}"
     if lag(before) and not lag(now):
         yield "the lag is 0"
 
 
-def picture(of: Described, notes: list[str], most: int = MAX_LINES) -> "RenderableType":
+def picture(described: Described, notes: list[str], most: int = MAX_LINES) -> "RenderableType":
     """The group for a terminal: `most` lines for partitions, and for the notes at the end.
 
     If there are more partitions, those with the most lag are shown.
@@ -128,12 +128,12 @@ def picture(of: Described, notes: list[str], most: int = MAX_LINES) -> "Renderab
     from rich.table import Table
     from rich.text import Text
 
-    group, state = of.group, printable(of.group.state)
+    group, state = described.group, printable(described.group.state)
     headline = Text.assemble(
         ("state ", "dim"), (f"{state}  ", "green" if state == "Stable" else "yellow"),
         ("members ", "dim"), f"{len(group.members)}  ",
         ("assignor ", "dim"), f"{printable(group.assignor) or '-'}  ",
-        ("lag ", "dim"), f"{lag(of):,}",
+        ("lag ", "dim"), f"{lag(described):,}",
     )  # fmt: skip
     owners = {tp: member.client_id for member in group.members for tp in member.assignment or ()}
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
@@ -142,17 +142,21 @@ def picture(of: Described, notes: list[str], most: int = MAX_LINES) -> "Renderab
             column, justify="left" if column in ("partition", "owner", "") else "right"
         )
     most = max(most - len(notes), 1)
-    behind = sorted(of.partition_lags.items(), key=lambda each: (-(each[1].lag or 0), each[0]))
+    behind = sorted(
+        described.partition_lags.items(), key=lambda item: (-(item[1].lag or 0), item[0])
+    )
     more = len(behind) - most
-    for tp, at in sorted(behind[:most]):
-        committed = None if at.committed is None else at.committed.offset
-        bar = ProgressBar(total=max(at.end or 1, 1), completed=committed or 0, width=_BAR)
-        cells = (owners.get(tp, "nobody"), committed, at.end, at.lag)
-        shown = [
+    for tp, partition_lag in sorted(behind[:most]):
+        committed = None if partition_lag.committed is None else partition_lag.committed.offset
+        bar = ProgressBar(
+            total=max(partition_lag.end or 1, 1), completed=committed or 0, width=_BAR
+        )
+        cells = (owners.get(tp, "no owner"), committed, partition_lag.end, partition_lag.lag)
+        texts = [
             Text("-" if cell is None else f"{cell:,}" if isinstance(cell, int) else printable(cell))
             for cell in cells
         ]
-        table.add_row(Text(printable(str(tp))), *shown, bar)
+        table.add_row(Text(printable(str(tp))), *texts, bar)
     lines = [Text(note, no_wrap=True, overflow="ellipsis") for note in notes]
     if more > 0:
         table.add_row(Text(f"and {more:,} more, with less lag", "dim"))

@@ -1,6 +1,6 @@
 """Properties of librdkafka's clients without a counterpart in some command, or in all.
 
-`-X` refuses them by name: a user of kcat or confluent-kafka has to know what does not apply.
+`-X` refuses them by name, so that users of kcat or confluent-kafka see that they have no effect.
 """
 
 from typing import Final

@@ -10,8 +10,8 @@ An example is `-f '%t [%p] at %o: key %k: %s\n'`.
 | `%t` `%p` `%o` | topic, partition, offset | `%h` | headers: name=value,name=value |
 | `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, octal (`\0NN`) or decimal |
 
-Null is written as no bytes, or as NULL with `-Z`. As in kcat, so are empty keys and values. What
-was deserialized is written as text; lengths are those of the bytes.
+Null is written as no bytes, or as NULL with `-Z`. As in kcat, so are empty keys and values.
+Deserialized values are written as text; lengths are those of the bytes.
 """
 
 import json
@@ -28,7 +28,7 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 
 class Message(Protocol):
-    """What of a record is written."""
+    """The written parts of a record."""
 
     @property
     def topic(self) -> str: ...
@@ -58,9 +58,9 @@ class JsonText(bytes):
     schema_id: int
 
     def __new__(cls, text: str, schema_id: int) -> Self:
-        found = super().__new__(cls, text.encode())
-        found.schema_id = schema_id
-        return found
+        text_bytes = super().__new__(cls, text.encode())
+        text_bytes.schema_id = schema_id
+        return text_bytes
 
 
 Write: TypeAlias = Callable[[Message], bytes]
@@ -74,15 +74,15 @@ _pack_length: Final = Struct(">i").pack
 
 def unescape(text: str) -> bytes:
     r"""The bytes of a delimiter or of a format's literal part; an unknown `\q` is `q`."""
-    parts, at = [], 0
-    for found in _ESCAPE.finditer(text):
-        parts += [_bytes(text[at : found.start()]), _escaped(found)]
-        at = found.end()
-    return b"".join((*parts, _bytes(text[at:])))
+    parts, end = [], 0
+    for escape in _ESCAPE.finditer(text):
+        parts += [_bytes(text[end : escape.start()]), _escaped(escape)]
+        end = escape.end()
+    return b"".join((*parts, _bytes(text[end:])))
 
 
-def _escaped(found: re.Match[str]) -> bytes:
-    hexadecimal, number, character = found.groups()
+def _escaped(escape: re.Match[str]) -> bytes:
+    hexadecimal, number, character = escape.groups()
     if character is not None:
         return _NAMED.get(character) or _bytes(character)
     value = (
@@ -101,12 +101,12 @@ def _bytes(text: str) -> bytes:
 def formatter(template: str, *, null: bytes = b"") -> Write:
     """How a record is written by `-f`. Raises ConfigError."""
     parts: list[Write] = []
-    at = 0
-    for found in _TOKEN.finditer(template):
-        parts.append(_literal(template[at : found.start()]))
-        parts.append(_token(found[1], null))
-        at = found.end()
-    parts.append(_literal(template[at:]))
+    end = 0
+    for token in _TOKEN.finditer(template):
+        parts.append(_literal(template[end : token.start()]))
+        parts.append(_token(token[1], null))
+        end = token.end()
+    parts.append(_literal(template[end:]))
     return _joined([part for part in parts if part is not _NOTHING])
 
 
@@ -152,16 +152,16 @@ def _token(letter: str, null: bytes) -> Write:
         case "":
             raise ConfigError("the format ends with a %; %% is a percent sign")
         case _:
-            known = " ".join(f"%{each}" for each in ("s", "k", "h", *_TOKENS))
-            raise ConfigError(f"the format has an unknown token %{letter}; there are {known}")
+            tokens = " ".join(f"%{token}" for token in ("s", "k", "h", *_TOKENS))
+            raise ConfigError(f"the format has an unknown token %{letter}; there are {tokens}")
 
 
-def _length(of: bytes | None) -> int:
-    return -1 if of is None else len(of)
+def _length(field: bytes | None) -> int:
+    return -1 if field is None else len(field)
 
 
 def _headers(headers: Iterable[Header]) -> bytes:
-    """What is null is NULL here, whether or not with -Z."""
+    """Null is NULL here, with or without -Z."""
     return b",".join(
         _bytes(name) + b"=" + (NULL if value is None else value) for name, value in headers
     )
@@ -186,7 +186,7 @@ _TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}
 
 
 def json_envelope(broker_of: Callable[[Message], int]) -> Write:
-    """How a record is written by `-J`: one object on one line, members in kcat's order.
+    """Formats a record for `-J`: one object on one line, members in kcat's order.
 
     Where bytes are no UTF-8, kcat writes a line that is no JSON. Here they are U+FFFD in the text,
     and a member `…_base64` has all bytes of the field. A value that was deserialized to JSON is
@@ -214,11 +214,11 @@ def json_envelope(broker_of: Callable[[Message], int]) -> Write:
 
 def _header_members(headers: Sequence[Header]) -> dict[str, object]:
     members: dict[str, object] = {
-        "headers": [each for name, value in headers for each in (_text(_bytes(name)), _text(value))]
+        "headers": [text for name, value in headers for text in (_text(_bytes(name)), _text(value))]
     }
     if not all(_is_utf8(value) and _is_utf8(_bytes(name)) for name, value in headers):
         members["headers_base64"] = [
-            each for name, value in headers for each in (_base64(_bytes(name)), _base64(value))
+            text for name, value in headers for text in (_base64(_bytes(name)), _base64(value))
         ]
     return members
 

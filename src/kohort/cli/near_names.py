@@ -1,4 +1,4 @@
-"""Hints behind errors: the nearest names for those that do not exist, and what else to do."""
+"""Hints at the end of errors: the nearest names to an unknown one, or another remedy."""
 
 import argparse
 import re
@@ -23,12 +23,12 @@ NO_ACL: Final = "; no ACL allows this user to do so: kohort acls add gives one"
 
 
 async def near_names(admin: Admin, code: ErrorCode, options: argparse.Namespace) -> str:
-    """A hint for the end of an error with that code about what `options` name; "" if none fits."""
+    """The hint for an error code, by the names in `options`; "" if none fits."""
     if code in REFUSALS:
         return NO_ACL
     match code:
         case ErrorCode.unknown_topic_or_partition:
-            # A topic may have its partitions behind a colon, which no name has.
+            # Partitions may follow the topic's name after a colon, which no name contains.
             names = (*_named(options, "topic"), *_named(options, "entity_name"))
             return await near_topics(admin, (name.partition(":")[0] for name in names))
         case ErrorCode.group_id_not_found:
@@ -52,19 +52,19 @@ async def near_topics(admin: Admin, names: Iterable[str]) -> str:
 
 
 async def near_groups(admin: Admin, names: Iterable[str]) -> str:
-    """As `near_names`, for ids of groups; tells of a group that has another type."""
+    """As `near_names`, for ids of groups; names the type of a group of another type."""
     types = await _group_types(admin)
-    wanted = list(names)
+    group_ids = list(names)
     others = [
         f"; {name} is a {types[name].lower()} group"
-        for name in wanted
+        for name in group_ids
         if types.get(name, CLASSIC) not in GROUP_TYPES
     ]
-    return "".join(others) or _hint(wanted, types)
+    return "".join(others) or _hint(group_ids, types)
 
 
 async def why_not_described(admin: Admin, group: str) -> str:
-    """Of a group that is neither a classic nor a consumer group: its type, or near names."""
+    """The hint for a group that is not a classic or consumer group: its type, or near names."""
     type_ = (await _group_types(admin)).get(group, CLASSIC)
     if type_ not in GROUP_TYPES:
         return f"is a {type_.lower()} group; classic and consumer groups can be shown"
@@ -74,42 +74,45 @@ async def why_not_described(admin: Admin, group: str) -> str:
 async def _group_types(admin: Admin) -> dict[str, str]:
     """The type of each group that brokers list."""
     try:
-        return {each.group: each.type for each in (await admin.list_groups()).groups}
+        return {group.group: group.type for group in (await admin.list_groups()).groups}
     except KohortError:
         return {}
 
 
 async def _near_transactional_ids(admin: Admin, options: argparse.Namespace) -> str:
     try:
-        known = (await admin.list_transactions()).transactions
+        transactions = (await admin.list_transactions()).transactions
     except KohortError:
         return ""
-    return _hint(_named(options, "transactional_id"), (each.transactional_id for each in known))
+    return _hint(
+        _named(options, "transactional_id"),
+        (transaction.transactional_id for transaction in transactions),
+    )
 
 
 async def _near_configs(admin: Admin, options: argparse.Namespace) -> str:
-    words = [*_named(options, "add_config"), *_named(options, "config")]
+    texts = [*_named(options, "add_config"), *_named(options, "config")]
     group = getattr(options, "group", None)
     if getattr(options, "entity_type", None) == "groups":
         group = options.entity_name
     try:
         if group:
             resource = ConfigResource("group", group)
-        else:  # All topics have the same names; one that is to be created has none yet.
+        else:  # All topics have the same configs, and a new topic has none yet.
             resource = ConfigResource("topic", min(await admin.describe_topics()))
-        known = unless_error((await admin.describe_configs([resource]))[resource])
+        configs = unless_error((await admin.describe_configs([resource]))[resource])
     except (KohortError, ValueError):  # ValueError: there are no topics
         return ""
-    return _hint((each for word in words for each in _CONFIG.findall(word)), known)
+    return _hint((name for word in texts for name in _CONFIG.findall(word)), configs)
 
 
 def _named(options: argparse.Namespace, attribute: str) -> list[str]:
-    given = getattr(options, attribute, None) or []
-    return [given] if isinstance(given, str) else list(given)
+    value = getattr(options, attribute, None) or []
+    return [value] if isinstance(value, str) else list(value)
 
 
-def _hint(names: Iterable[str], known: Iterable[str]) -> str:
-    there = set(known)
-    near = [closest(name, sorted(there)) for name in names if name not in there]
-    found = " and ".join(name for name in near if name is not None)
-    return f"; did you mean {found}?" if found else ""
+def _hint(names: Iterable[str], existing: Iterable[str]) -> str:
+    existing_names = set(existing)
+    near = [closest(name, sorted(existing_names)) for name in names if name not in existing_names]
+    matches = " and ".join(name for name in near if name is not None)
+    return f"; did you mean {matches}?" if matches else ""

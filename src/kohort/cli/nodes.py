@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
-from kohort.cli.storage_places import describe_error, in_postgres
+from kohort.cli.storage_locations import describe_error, in_postgres
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.server.cluster_admin import ClusterAdmin
@@ -29,18 +29,18 @@ _COLUMNS: Final = ("NODE", "ENDPOINTS", "RACK", "PARTITIONS", "LEASE-MS", "STATE
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    listing = _command(commands, "list", "show the nodes, and what they lead", _list)
+    listing = _command(commands, "list", "show the nodes, and the partitions that they lead", _list)
     add_output_argument(listing)
-    drain = _command(commands, "drain", "have other nodes lead what a node leads", _drain)
+    drain = _command(commands, "drain", "move the partitions of a node to the other nodes", _drain)
     drain.add_argument("node", metavar="NODE", type=int, help="node.id of the node")
     move = _command(commands, "move", "have a node lead a partition", _move)
     move.add_argument("topic", metavar="TOPIC")
     move.add_argument("partition", metavar="PARTITION", type=int)
     move.add_argument("to", metavar="NODE", type=int, help="node.id of the new leader")
-    for each in (listing, drain, move):
-        each.epilog = parser.epilog
-    for each in (drain, move):
-        each.add_argument(
+    for command in (listing, drain, move):
+        command.epilog = parser.epilog
+    for command in (drain, move):
+        command.add_argument(
             "--timeout",
             metavar="SECONDS",
             type=float,
@@ -52,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
-    what: str,
+    summary: str,
     work: Callable[[ClusterAdmin, argparse.Namespace], Awaitable[Tell]],
 ) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=what, description=what)
+    command = commands.add_parser(name, help=summary, description=summary)
     command.add_argument(
         "--storage",
         metavar="postgresql://…",
@@ -103,12 +103,12 @@ async def _with_cluster(options: argparse.Namespace) -> Tell | None:
             await storage.ensure_made()
             return await options.work(cluster, options)  # type: ignore[no-any-return]
     except TimeoutError:
-        goes_on = "; it goes on" if cluster.has_changed else ": PostgreSQL has not responded"
-        print_message(f"not done within {options.timeout:g} s{goes_on}")
+        progress = "; it continues" if cluster.has_changed else ": PostgreSQL has not responded"
+        print_message(f"not done within {options.timeout:g} s{progress}")
         return None
     except asyncio.CancelledError:  # by Ctrl-C
         if cluster.has_changed:
-            print_message("not done yet; it goes on")
+            print_message("not done yet; it continues")
         raise
     finally:
         await storage.close()
@@ -141,7 +141,7 @@ def _state(*, is_draining: bool, partitions: int, lease_ms: int) -> str:
 
 async def _drain(cluster: ClusterAdmin, options: argparse.Namespace) -> Tell:
     await cluster.drain(options.node)
-    return partial(print_message, f"node {options.node} leads nothing, and may be stopped")
+    return partial(print_message, f"node {options.node} leads no partitions, and may be stopped")
 
 
 async def _move(cluster: ClusterAdmin, options: argparse.Namespace) -> Tell:

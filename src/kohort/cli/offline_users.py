@@ -28,7 +28,7 @@ from kohort.server.replicas import Placement
 
 
 class OfflineUsers:
-    """What `kohort users` changes, in the metadata log itself."""
+    """The users in the metadata log of a stopped server, for `kohort users`."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -36,15 +36,15 @@ class OfflineUsers:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[Self]:
-        """The users below `path`, which is made if it is missing.
+        """The users of a data directory, which is created if it is missing.
 
         Raises RefusedError if a server uses it, or it cannot be used.
         """
         config = Config({"log.dir": str(path)})
         with ExitStack() as closing:
             try:
-                found = directory_format.examine(path)
-                workers = 1 if found is None else found.workers or 1
+                contents = directory_format.examine(path)
+                workers = 1 if contents is None else contents.workers or 1
                 logs = open_directory(config, workers=workers)
                 closing.callback(logs.close)
                 controller = open_controller(
@@ -59,7 +59,9 @@ class OfflineUsers:
 
     async def describe_scram_users(self) -> Mapping[str, Mapping[str, int]]:
         return {
-            name: {kind.mechanism: each.iterations for kind, each in credentials.items()}
+            name: {
+                kind.mechanism: credential.iterations for kind, credential in credentials.items()
+            }
             for name, credentials in self._controller.image.scram_users.snapshot().items()
         }
 
@@ -89,9 +91,9 @@ class OfflineUsers:
 
 
 def _first_of(workers: int) -> Placement:
-    """Which logs the first of so many workers has: one of them is that of the metadata."""
-    place = worker_index_of(workers)
-    return lambda partition: place(partition) == 0
+    """The logs of the first worker, which has the metadata log."""
+    worker_of = worker_index_of(workers)
+    return lambda partition: worker_of(partition) == 0
 
 
 def _validate_name(user: str) -> None:

@@ -18,13 +18,12 @@ from kohort.errors import KafkaError, KohortError
 async def opened_cluster(
     options: argparse.Namespace, config: ClientConfig
 ) -> AsyncIterator[Cluster]:
-    """A cluster whose servers of this machine do not refuse connections, unless with --timeout.
+    """Open the cluster. Without --timeout, refused connections to this machine are an error.
 
-    Errors of names in `options` that do not exist get the nearest names. Raises
-    KohortError.
+    Errors of unknown names in `options` get the nearest names. Raises KohortError.
     """
-    is_impatient = options.timeout is None and all(is_local(host) for host, _ in config.servers)
-    connections = _ImpatientConnections(config) if is_impatient else None
+    fails_fast = options.timeout is None and all(is_local(host) for host, _ in config.servers)
+    connections = _FailFastConnections(config) if fails_fast else None
     async with Cluster(config, connections=connections) as cluster:
         try:
             yield cluster
@@ -36,7 +35,7 @@ async def opened_cluster(
 
 
 class _LaterOutages(Outages):
-    """Tells of no refusal before the first connection: it ends the command with its own error."""
+    """Does not log refusals before the first connection, because the command reports them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +50,8 @@ class _LaterOutages(Outages):
         super().reached(address)
 
 
-class _ImpatientConnections(Connections):
-    """Connections to servers of this machine, which knows at once that no program listens."""
+class _FailFastConnections(Connections):
+    """Connections to servers of this machine. Fails at once if no program listens."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config, outages=_LaterOutages())

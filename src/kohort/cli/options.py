@@ -9,8 +9,7 @@ from kohort.errors import ConfigError, KohortError
 from kohort.server.config import FLAG, Config, RawSetting, read_environment, read_sets, read_toml
 
 REFUSED: Final = 2
-"""Exit code when nothing was started: wrong options or configuration, a port or directory in use.
-"""
+"""Exit code if nothing was started: wrong options or configuration, a port or directory in use."""
 
 
 class RefusedError(KohortError):
@@ -18,16 +17,16 @@ class RefusedError(KohortError):
 
 
 class Flag(NamedTuple):
-    """A flag that stands for one setting."""
+    """A flag that sets one setting."""
 
     flag: str
     setting: str
     help: str
     metavar: str | None = None
-    """None: the flag takes no value, but stands for `means`."""
+    """None: the flag takes no value, and sets `means`."""
     means: object = None
     also: tuple[tuple[str, object], ...] = ()
-    """Further settings of a flag without a value, and what they are by it."""
+    """More settings of a flag without a value, each with its value."""
 
 
 FLAGS: Final = (
@@ -35,7 +34,7 @@ FLAGS: Final = (
     Flag(
         "--advertise",
         "advertised.listeners",
-        "address that clients are told to connect to",
+        "address to which clients connect",
         "HOST:PORT",
     ),
     Flag("--data", "log.dir", "data directory; created if it does not exist", "DIR"),
@@ -108,31 +107,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def load_config(options: argparse.Namespace) -> Config:
     """The configuration from options, environment and file. Raises RefusedError."""
     problems: list[str] = []
-    given = _read_flags(options, problems)
-    given += read_environment(os.environ, problems)
-    given += read_sets(options.set, problems)
+    settings = _read_flags(options, problems)
+    settings += read_environment(os.environ, problems)
+    settings += read_sets(options.set, problems)
     file = options.config or os.environ.get("KOHORT_CONFIG")
     if file:
-        given += read_toml(Path(file), problems)
+        settings += read_toml(Path(file), problems)
     try:
-        return Config.of(given, problems)
+        return Config.of(settings, problems)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
 
 
 def _read_flags(options: argparse.Namespace, problems: list[str]) -> list[RawSetting]:
-    given = []
+    settings = []
     for flag in FLAGS:
         value = getattr(options, flag.flag[2:].replace("-", "_"))
         if value is None or value is False:
             continue
-        given.append(
-            RawSetting(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG)
-        )
-        given += [RawSetting(name, means, flag.flag, FLAG) for name, means in flag.also]
+        settings.append(RawSetting(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG))
+        settings += [RawSetting(name, means, flag.flag, FLAG) for name, means in flag.also]
     if options.data is not None:
-        given.append(RawSetting("storage", "local", "--data", FLAG))
-    places = {each.source: each.value for each in given if each.name == "storage"}
-    if len({*places.values()}) > 1:
-        problems.append(f"{', '.join(places)}: name different storages; choose one")
-    return given
+        settings.append(RawSetting("storage", "local", "--data", FLAG))
+    storages = {setting.source: setting.value for setting in settings if setting.name == "storage"}
+    if len({*storages.values()}) > 1:
+        problems.append(f"{', '.join(storages)}: name different storages; choose one")
+    return settings

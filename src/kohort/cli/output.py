@@ -49,7 +49,7 @@ def check_output(options: argparse.Namespace) -> None:
 
 
 def show(output: str, table: Table, as_json: object, *, to: TextIO | None = None) -> None:
-    """One of the two, as `--output` says: JSON shows `as_json`, the others the table."""
+    """Print in the format of `--output`: JSON prints `as_json`, the others the table."""
     out = sys.stdout if to is None else to
     if output == "json":
         print(json.dumps(as_json, indent=2, ensure_ascii=False), file=out)
@@ -62,7 +62,7 @@ def show(output: str, table: Table, as_json: object, *, to: TextIO | None = None
 
 
 def write_csv(text: str, out: TextIO | None = None) -> None:
-    """CSV as it is for programs; on a terminal its cells are escaped as those of tables."""
+    """Print CSV unchanged for programs, and with escaped cells on a terminal."""
     out = sys.stdout if out is None else out
     if out.isatty():
         rows = csv.reader(io.StringIO(text, newline=""))
@@ -81,7 +81,8 @@ def _csv(rows: Iterable[Iterable[object]]) -> str:
 def _csv_name(column: str) -> str:
     """`LOG-END-OFFSET` → `log_end_offset`, `COORDINATOR (ID)` → `coordinator_id`."""
     letters = (
-        each if each.isalnum() else "_" for each in column.lower().replace("#", "").replace(")", "")
+        letter if letter.isalnum() else "_"
+        for letter in column.lower().replace("#", "").replace(")", "")
     )
     return "_".join(part for part in "".join(letters).split("_") if part)
 
@@ -95,15 +96,15 @@ def _write_plain(table: Table, out: TextIO) -> None:
 
 
 def _draw(table: Table, out: TextIO) -> None:
-    """Lines of columns, as wide as they are: a terminal that is narrower wraps whole lines.
+    """Print the table in full width: a narrower terminal wraps whole lines.
 
-    Cells are not folded: a member id that is cut into pieces can be neither read nor copied.
+    Cells are not folded: a member id in pieces can be neither read nor copied.
     """
     from rich.console import Console
     from rich.text import Text
 
     console = Console(file=out)
-    # As Text, names are no markup, whatever their owners chose.
+    # As Text, so that names are not taken for markup.
     columns = [
         _aligned(
             [
@@ -132,7 +133,7 @@ def _aligned(cells: list["Text"], *, to_the_right: bool) -> list["Text"]:
 
 
 def _style(column: str, cell: object) -> str:
-    """The colour of what people look for: states at rest or not, and lag; none with NO_COLOR."""
+    """The colour of states, lag and errors; none with NO_COLOR."""
     if column == "STATE":
         return "green" if cell in ("Stable", "serving") else "yellow"
     if column == "LAG" and isinstance(cell, int):
@@ -145,12 +146,12 @@ def _cell(value: object) -> str:
 
 
 def print_line(text: str, *, to: TextIO | None = None) -> None:
-    """One line, on standard output unless `to` says otherwise."""
+    """Print one line to `to`, by default standard output."""
     print(printable(text), file=to, flush=True)
 
 
 def print_message(message: str) -> None:
-    """One line for the person at the terminal, on stderr: results alone go to stdout."""
+    """Print one line for the user to stderr: stdout has only results."""
     print_line(f"kohort: {message}", to=sys.stderr)
 
 

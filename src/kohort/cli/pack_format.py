@@ -1,8 +1,8 @@
 """kcat's pack-strings: how `-s` turns bytes into text.
 
-`<` and `>` set little-endian and big-endian, which it is at first. `b B h H i I q Q` are integers
-of 1, 2, 4 and 8 bytes, upper case unsigned. `c` is a character, `s` the rest as it is, a space is a
-space, and `$` the end of the data. What follows the last token is left out.
+`<` and `>` set little-endian and big-endian, the default. `b B h H i I q Q` are integers of
+1, 2, 4 and 8 bytes, upper case unsigned. `c` is a character, `s` the rest unchanged, a space is
+a space, and `$` the end of the data. Data after the last token is left out.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _TOKENS: Final = frozenset("<>cs$ ") | _SIZES.keys()
 
 
 def unpacker(pack: str) -> Callable[[bytes], bytes]:
-    """The function that unpacks; it raises ValueError for what does not fit. Raises ConfigError."""
+    """The function that unpacks; it raises ValueError for other data. Raises ConfigError."""
     if not pack:
         raise ConfigError("-s: the pack-string is empty; see --help")
     for token in pack:
@@ -30,7 +30,7 @@ def unpacker(pack: str) -> Callable[[bytes], bytes]:
 
 def _unpack(pack: str, data: bytes) -> bytes:
     parts: list[bytes] = []
-    order, at = ">", 0
+    order, position = ">", 0
     for token in pack:
         match token:
             case "<" | ">":
@@ -38,17 +38,17 @@ def _unpack(pack: str, data: bytes) -> bytes:
             case " ":
                 parts.append(b" ")
             case "s":
-                parts.append(data[at:])
-                at = len(data)
+                parts.append(data[position:])
+                position = len(data)
             case "$":
-                if at < len(data):
-                    raise ValueError(f"the end expected, but {len(data) - at} bytes remain")
+                if position < len(data):
+                    raise ValueError(f"the end expected, but {len(data) - position} bytes remain")
             case _:
                 size = _SIZES.get(token, 1)
-                if (left := len(data) - at) < size:
-                    raise ValueError(f"{size} bytes expected for {token}, but {left} remain")
-                parts.append(_unpacked(order, token, data[at : at + size]))
-                at += size
+                if (remaining := len(data) - position) < size:
+                    raise ValueError(f"{size} bytes expected for {token}, but {remaining} remain")
+                parts.append(_unpacked(order, token, data[position : position + size]))
+                position += size
     return b"".join(parts)
 
 

@@ -14,15 +14,15 @@ MAX_NAME: Final = 80
 
 
 def default_path(plan: ResetPlan) -> Path:
-    """Where an executed reset is kept when --plan names nothing: XDG's state directory."""
+    """Path of the plan of an executed reset without --plan, in XDG's state directory."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     name = _UNUSUAL.sub("_", "+".join(plan.groups))[:MAX_NAME]
-    at = instant(plan.made_at_ms).strftime("%Y%m%dT%H%M%S.%f")[:-3]
-    return Path(state) / "kohort" / "resets" / f"{at}Z-{name}.json"
+    made_at = instant(plan.made_at_ms).strftime("%Y%m%dT%H%M%S.%f")[:-3]
+    return Path(state) / "kohort" / "resets" / f"{made_at}Z-{name}.json"
 
 
 def write_new(path: Path, plan: ResetPlan) -> None:
-    """Raises RefusedError when it exists or cannot be written: nothing has been changed then."""
+    """Raises RefusedError if the file exists or cannot be written. Called before any change."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
@@ -45,7 +45,7 @@ def rewrite(path: Path, plan: ResetPlan) -> None:
         new.write_text(plan.to_json(), encoding="utf-8")
         new.replace(path)
     except OSError as error:
-        warn(f"{path}: does not tell when it was executed: {error}")
+        warn(f"{path}: has no time of its execution: {error}")
 
 
 def read(path: Path) -> ResetPlan:

@@ -186,7 +186,7 @@ def _header(text: str) -> Header:
 
 
 def _settings(options: argparse.Namespace, properties: Mapping[str, str]) -> dict[str, Any]:
-    """What the Producer is made with. Raises ConfigError."""
+    """The options of Producer. Raises ConfigError."""
     settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "max_block_ms": timeout_ms(options)}
     for name, option in _NUMBERS.items():
         if name in properties:
@@ -224,8 +224,8 @@ class _Work:
         ):
             is_new = await self._is_new(cluster)
             stop = stop_on_signal()  # not before: without a broker a signal ends the process
-            whole = producer.transaction() if "transactional_id" in settings else nullcontext()
-            async with whole:
+            scope = producer.transaction() if "transactional_id" in settings else nullcontext()
+            async with scope:
                 code = await self._send_all(producer, stop)
             await producer.flush()
             if not self._quiet:
@@ -236,7 +236,7 @@ class _Work:
         new = ""
         if is_new and self._sent:
             others = (
-                each for each in await Admin(cluster).describe_topics() if each != self._topic
+                topic for topic in await Admin(cluster).describe_topics() if topic != self._topic
             )
             new = f", which is new{did_you_mean(self._topic, others)}"
         records = "record" if self._sent == 1 else "records"

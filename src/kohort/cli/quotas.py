@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from kohort.cli.client_options import run_with_admin
-from kohort.cli.names import Once
+from kohort.cli.name_arguments import Once
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
 from kohort.client.admin import Admin, QuotaEntity, QuotaEntityType
@@ -27,7 +27,7 @@ _DEFAULT: Final = "<default>"
 
 
 def add_entity(parser: argparse.ArgumentParser) -> None:
-    """The options that name whom a quota is for."""
+    """Options that name the entity of a quota."""
     for flag, kind in _FLAGS.items():
         parser.add_argument(
             f"--{flag}", metavar=flag.upper(), action=Once, help=f"quotas of a {kind}"
@@ -40,7 +40,7 @@ def add_entity(parser: argparse.ArgumentParser) -> None:
 
 
 def entity_of(options: argparse.Namespace) -> Entity | None:
-    """Whom the options name; {} of a type without a name; None: they are about no quota.
+    """The entity of the options; {}: all of a type; None: the options name no entity.
 
     Raises RefusedError.
     """
@@ -65,21 +65,23 @@ def describe(options: argparse.Namespace, entity: Entity) -> int:
     """Show the quotas of the entity, or all."""
 
     async def work(admin: Admin) -> int:
-        found = await admin.describe_client_quotas(entity or None)
+        entities = await admin.describe_client_quotas(entity or None)
         quotas = [
-            (dict(of), key, value)
-            for of, values in sorted(found.items(), key=lambda each: _names(each[0]))
+            (dict(entity), key, value)
+            for entity, values in sorted(entities.items(), key=lambda item: _names(item[0]))
             for key, value in sorted(values.items())
         ]
         rows = [
             (
-                *(_format_entity(of, kind) for kind in ("user", "client-id", "ip")),
+                *(_format_entity(entity, kind) for kind in ("user", "client-id", "ip")),
                 key,
                 f"{value:.15g}",
             )
-            for of, key, value in quotas
+            for entity, key, value in quotas
         ]
-        as_json = [{"entity": of, "quota": key, "value": value} for of, key, value in quotas]
+        as_json = [
+            {"entity": entity, "quota": key, "value": value} for entity, key, value in quotas
+        ]
         show(options.output, Table(_COLUMNS, rows), as_json)
         return 0
 

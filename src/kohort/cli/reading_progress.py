@@ -1,4 +1,4 @@
-"""How far a partition has been read: a line on a terminal, if that takes more than a second."""
+"""Progress of reading a partition: a line on a terminal, after a second."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ PROGRESS_DELAY_S: Final = 1.0
 
 @contextmanager
 def reading_progress(name: str, start: int, end: int) -> Iterator[Callable[[int], None]]:
-    """What to call with each offset that reading has come to; what is shown goes to stderr."""
+    """Give a function to call with each offset that was read. Shows the progress on stderr."""
     since = time.monotonic()
     drawn: Progress | None = None
     with ExitStack() as stack:

@@ -9,22 +9,23 @@ _SENTENCES: Final = {
     "joined": "{} joined",
     "left": "{} left",
     "expired": "{}'s session expired",
-    "metadata changed": "{} rejoined, having given up partitions",
+    "metadata changed": "{} rejoined after giving up partitions",
     "leader rejoined": "{}, the leader, rejoined",
     "sync timeout": "{} did not sync in time",
     "replaced": "{} was replaced by its next instance",
 }
-"""By `Cause.what`."""
+"""`Cause.what` → sentence."""
 
 
 def describe_causes(causes: Iterable[Cause]) -> str:
-    """Who did what, each kind of cause once: `member-1, member-2 joined; member-3 left`."""
+    """A sentence for each kind of cause: `member-1, member-2 joined; member-3 left`."""
     names: dict[str, list[str]] = {}
     for cause in causes:
         of_kind = names.setdefault(cause.what, [])
         if (name := cause.client_id or cause.member_id) not in of_kind:
             of_kind.append(name)
     sentences = (
-        _SENTENCES.get(what, "{}: " + what).format(", ".join(who)) for what, who in names.items()
+        _SENTENCES.get(kind, "{}: " + kind).format(", ".join(members))
+        for kind, members in names.items()
     )
-    return "; ".join(sentences) or "no cause was noted"
+    return "; ".join(sentences) or "no cause is recorded"

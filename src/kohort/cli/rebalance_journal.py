@@ -15,8 +15,8 @@ from kohort.coordinator.journal import Cause
 from kohort.errors import KohortError
 
 TIMEOUT_S: Final = 30.0
-FOUND_TIMEOUT_S: Final = 3.0
-"""For a port that the server's configuration names, which may be out of reach."""
+CONFIGURED_PORT_TIMEOUT_S: Final = 3.0
+"""Timeout of a port from the server's configuration, which may be unreachable from here."""
 SETTING: Final = "http.listen"
 _ANY: Final = ("", "0.0.0.0", "::", "*")  # nosec B104
 
@@ -27,8 +27,8 @@ def read_journal(url: str, group: str, timeout_s: float) -> list[dict[str, Any]]
     try:
         # The scheme was checked.
         with urllib.request.urlopen(url, timeout=timeout_s) as response:  # nosec B310
-            found: list[dict[str, Any]] = json.load(response)["journal"]
-            return found
+            journal: list[dict[str, Any]] = json.load(response)["journal"]
+            return journal
     except urllib.error.HTTPError as error:
         raise KohortError(_reason(error)) from error
     except OSError as error:
@@ -49,9 +49,9 @@ def _reason(error: urllib.error.HTTPError) -> str:
 
 
 async def journal_url(admin: Admin, about: GroupDescription) -> str | None:
-    """The HTTP port of the group's coordinator, None if it has none that can be reached from here.
+    """URL of the HTTP port of the group's coordinator; None if it cannot be reached from here.
 
-    A Kohort server has it among its configs; other brokers have no such config.
+    A Kohort server has the port among its configs; other brokers have no such config.
     """
     resource = ConfigResource("broker", str(about.coordinator))
     configs = (await admin.describe_configs([resource]))[resource]
@@ -73,8 +73,8 @@ def row(rebalance: Mapping[str, Any]) -> tuple[object, ...]:
     """ended, outcome, generation, join and sync phase in ms, number of members, causes."""
     started, joined, ended = rebalance["started"], rebalance["joined"], rebalance["ended"]
     causes = tuple(
-        Cause(each["what"], each["member_id"], each["client_id"], each["reason"])
-        for each in rebalance["causes"]
+        Cause(cause["what"], cause["member_id"], cause["client_id"], cause["reason"])
+        for cause in rebalance["causes"]
     )
     missing = f"; without {', '.join(rebalance['awaited'])}" if rebalance["awaited"] else ""
     return (

@@ -52,11 +52,11 @@ def run(options: argparse.Namespace) -> int:
         directory_format.examine(directory)
         directories = directories_of(directory)
         with ExitStack() as locks:
-            for each in directories:
-                locks.enter_context(locked(each))
+            for locked_path in directories:
+                locks.enter_context(locked(locked_path))
             codes = {
                 _repair(str(path), execute=options.execute, keep_rest=options.keep_rest)
-                for path in _wanted(directories, options.partitions)
+                for path in _selected_logs(directories, options.partitions)
             }
     except KohortError as error:
         raise RefusedError(str(error)) from error
@@ -68,17 +68,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(directories: Sequence[Path], named: list[str]) -> list[Path]:
+def _selected_logs(directories: Sequence[Path], named: list[str]) -> list[Path]:
     """The directories of the logs to check. Raises RefusedError for one that does not exist."""
-    there = {
+    paths = {
         str(partition): directory / str(partition)
         for directory in directories
         for partition in partition_names(directory)
     }
     for name in named:
-        if name not in there:
-            raise RefusedError(f"{directories[0]} has no log {name}{did_you_mean(name, there)}")
-    return [there[name] for name in named or there]
+        if name not in paths:
+            raise RefusedError(f"{directories[0]} has no log {name}{did_you_mean(name, paths)}")
+    return [paths[name] for name in named or paths]
 
 
 def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
@@ -91,22 +91,22 @@ def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
             recovery.complete_swaps(path)
         kept_rest = False
         if keep_rest:
-            found = gap_repair.find(path)
-            if found and (not _may_keep_rest(path, found) or not execute):
+            holes = gap_repair.find(path)
+            if holes and (not _may_keep_rest(path, holes) or not execute):
                 return FOUND
-            for kept in gap_repair.fill(found):
-                print_line(f"  kept {kept}")
-            kept_rest = bool(found)
+            for copy in gap_repair.fill(holes):
+                print_line(f"  kept {copy}")
+            kept_rest = bool(holes)
         cut = repair.examine(path)
         if cut is None:
             if kept_rest:
-                print_line("  repaired: the records behind the damage are served")
+                print_line("  repaired: the records after the damage are served")
             return 0
         _show(path, cut)
         if not execute:
             return FOUND
-        for kept in repair.execute(path, cut):
-            print_line(f"  kept {kept}")
+        for copy in repair.execute(path, cut):
+            print_line(f"  kept {copy}")
     except OSError as error:
         print_message(f"{path}: {error.strerror or error}")
         return FAILED
@@ -114,22 +114,22 @@ def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
     return 0
 
 
-def _may_keep_rest(path: str, found: list[gap_repair.Hole]) -> bool:
-    """Show the holes, and whether they may be made."""
+def _may_keep_rest(path: str, holes: list[gap_repair.Hole]) -> bool:
+    """Show the holes; False if the log must not have them."""
     name = Path(path).name
-    for hole in found:
+    for hole in holes:
         print_line(f"{name}: {hole}")
     if name == _METADATA:
         print_line(
-            "  not done: a change of topics lost in the middle would bring deleted topics back, or "
-            "apply to others. Restore this directory from a copy, or end the log before the damage "
-            "without --keep-rest"
+            "  not done: a lost change of topics could bring deleted topics back, or apply later "
+            "changes to other topics. Restore this directory from a copy, or end the log before "
+            "the damage, without --keep-rest"
         )
         return False
     if name.startswith(_GROUPS):
         print_line(
-            "  groups: commits, deletions and generations in the hole are lost. A group goes on "
-            "from its latest commit outside of it, and may read records again"
+            "  groups: commits, deletions and generations in the hole are lost. A group continues "
+            "from its latest commit outside of the hole, and may read records again"
         )
     return True
 
@@ -138,9 +138,9 @@ def _show(path: str, cut: repair.Cut) -> None:
     print_line(f"{Path(path).name}: {cut.damage}")
     print_line(
         f"  to cut: {cut.bytes} bytes from there on, offsets {cut.damage.offset} to "
-        f"{cut.end_offset - 1}, with {cut.batches} whole batches behind the damage"
+        f"{cut.end_offset - 1}, with {cut.batches} whole batches after the damage"
         if cut.bytes
-        else "  to cut: nothing; the log is to end where its records do"
+        else "  to cut: nothing; the log will end at its last record"
     )
     for file in cut.files:
         print_line(f"  to take out: {file}")

@@ -85,16 +85,16 @@ def has_scope(options: argparse.Namespace) -> bool:
 
 
 def specification(options: argparse.Namespace, now_ms: int) -> Specification | None:
-    """The requested reset; None for --from-group, whose offsets the cluster has.
+    """The reset of the options; None for --from-group, whose offsets are read from the cluster.
 
     Raises RefusedError.
     """
-    given = [
+    specs = [
         flag
         for flag in FLAGS
         if not any(getattr(options, flag) is absent for absent in (None, False))
     ]
-    if len(given) != 1:
+    if len(specs) != 1:
         every = ", ".join(f"--{flag.replace('_', '-')}" for flag in FLAGS)
         raise RefusedError(f"exactly one specification is needed: {every}")
     if options.from_group is not None:
@@ -102,9 +102,9 @@ def specification(options: argparse.Namespace, now_ms: int) -> Specification | N
             raise RefusedError(f"--from-group {options.from_group}: is the same group")
         return None
     try:
-        return _specification(options, given[0], now_ms)
+        return _specification(options, specs[0], now_ms)
     except ConfigError as error:
-        raise RefusedError(f"--{given[0].replace('_', '-')}: {error}") from error
+        raise RefusedError(f"--{specs[0].replace('_', '-')}: {error}") from error
 
 
 async def of_group(
@@ -112,11 +112,11 @@ async def of_group(
 ) -> ToOffsets:
     """To the offsets that `source` has committed, in the scope. Raises KohortError."""
     committed = unless_error((await admin.committed([source]))[source])
-    wanted = set(committed) if scope is None else await partitions_of(admin, scope)
-    offsets = {tp: at.offset for tp, at in committed.items() if tp in wanted}
+    partitions = set(committed) if scope is None else await partitions_of(admin, scope)
+    offsets = {tp: offset.offset for tp, offset in committed.items() if tp in partitions}
     if not offsets:
-        there = " there" if committed else await near_groups(admin, [source])
-        raise KohortError(f"group {source} has no committed offsets{there}")
+        with_commits = " there" if committed else await near_groups(admin, [source])
+        raise KohortError(f"group {source} has no committed offsets{with_commits}")
     return ToOffsets(
         {(group, tp): offset for group in groups for tp, offset in offsets.items()},
         f"from-group {source}",
@@ -147,7 +147,7 @@ def _specification(options: argparse.Namespace, flag: str, now_ms: int) -> Speci
 
 
 def _to_time(name: str, moment: Moment) -> ToTime:
-    """Says on stderr which moment is meant: the zone is what people get wrong."""
+    """Print the time in UTC on stderr, because time zones are often wrong."""
     if moment.at_ms < 0:
         raise ConfigError(f"{moment.describe()} is before 1970: use --to-earliest")
     assumed = "" if moment.has_zone else "; without a zone: read as UTC, as Kafka does"
@@ -166,6 +166,6 @@ def _from_file(options: argparse.Namespace) -> ToOffsets:
         raise ConfigError("needs --group instead of --all-groups")
     groups = list(dict.fromkeys(map(GroupId, options.group)))
     offsets = read_offsets(text, groups)
-    if left := [group for group in groups if not any(of == group for of, _ in offsets)]:
-        raise ConfigError(f"{path}: has no offsets of {', '.join(left)}")
+    if missing := [group for group in groups if not any(owner == group for owner, _ in offsets)]:
+        raise ConfigError(f"{path}: has no offsets of {', '.join(missing)}")
     return ToOffsets(offsets, f"from-file {path}")

@@ -19,16 +19,23 @@ def show_plan(output: str, plan: ResetPlan) -> None:
     )
 
 
-def _row(of: OffsetChange) -> Sequence[object]:
-    old, new = (None if each is None else each.offset for each in (of.old, of.new))
-    return (of.group, of.partition.topic, of.partition.partition, old, new, of.moves)
+def _row(change: OffsetChange) -> Sequence[object]:
+    old, new = (None if offset is None else offset.offset for offset in (change.old, change.new))
+    return (
+        change.group,
+        change.partition.topic,
+        change.partition.partition,
+        old,
+        new,
+        change.moves,
+    )
 
 
 def drift_table(drifts: Sequence[Drift]) -> Table:
     columns = ("GROUP", "TOPIC", "PARTITION", "EXPECTED-OFFSET", "CURRENT-OFFSET")
     rows = [
-        (each.group, each.partition.topic, each.partition.partition, each.expected, each.found)
-        for each in drifts
+        (drift.group, drift.partition.topic, drift.partition.partition, drift.expected, drift.found)
+        for drift in drifts
     ]
     return Table(columns, rows)
 

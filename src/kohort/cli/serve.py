@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     except KohortError as error:
         raise cli_options.RefusedError(str(error)) from error
     warn_of_low_limit()
-    _tell_of_no_effect(config)
+    _warn_of_ignored_settings(config)
     if config.workers > 1:
         return asyncio.run(supervise(config))
     _gather_data(config)
@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> int:
         return runner.run(run_until_stopped(config))
 
 
-def _tell_of_no_effect(config: Config) -> None:
-    """Log that a setting that was given has no effect."""
+def _warn_of_ignored_settings(config: Config) -> None:
+    """Warn of settings that have no effect."""
     if not config.setting("cluster.enabled").is_default:
         logger.warning(
             "setting has no effect: a server on PostgreSQL is always a cluster node",
@@ -65,11 +65,11 @@ def _tell_of_no_effect(config: Config) -> None:
 
 
 def _gather_data(config: Config) -> None:
-    """Have what several workers left lie where one looks for it. Raises RefusedError."""
+    """Move the logs of several workers into one data directory. Raises RefusedError."""
     if config["storage"] == "local":
         try:
-            found = directory_format.examine(Path(config["log.dir"]))
-            if found is not None and found.workers != 1:
+            contents = directory_format.examine(Path(config["log.dir"]))
+            if contents is not None and contents.workers != 1:
                 from kohort.server.supervisor import spread_data  # few servers need it
 
                 spread_data(config)
@@ -82,7 +82,7 @@ def _gather_data(config: Config) -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is installed, else asyncio's own."""
+    """uvloop's event loop if it is installed, else None for asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -94,14 +94,14 @@ async def run_until_stopped(config: Config) -> int:
     """Serve until a signal comes; the exit code. Raises RefusedError."""
     stop = Stop()
     broker = new_broker(config)
-    obey_hangup(config, broker.reload_files, stop)
-    collect_seldom()
+    handle_hangup(config, broker.reload_files, stop)
+    reduce_garbage_collection()
     if not await start_unless_stopped(broker.start(), stop):
         logger.info("stopped during startup", extra=fields(after_ms=stop.elapsed_ms()))
         return 0
-    gc.freeze()  # what the start has made stays
+    gc.freeze()  # objects of the start live as long as the server
     _announce(broker)
-    await first(stop.asked, broker.lost)
+    await first(stop.requested, broker.lost)
     if not await close(broker):
         return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
@@ -116,18 +116,18 @@ def new_broker(config: Config, worker: Worker | None = None) -> Broker:
         raise cli_options.RefusedError(str(error)) from error
 
 
-def obey_hangup(config: Config, reload: Callable[[], None], stop: "Stop") -> None:
-    """Have SIGHUP read files again; without any, a terminal that is closed ends the server cleanly.
+def handle_hangup(config: Config, reload: Callable[[], None], stop: "Stop") -> None:
+    """On SIGHUP, reload files. Without reloadable files, stop cleanly, as when a terminal closes.
 
-    `nohup` keeps such a server from that.
+    With `nohup`, SIGHUP stays ignored.
     """
     if config.has_reloadable_files:
-        at_hangup = reload
+        on_hangup = reload
     elif signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return
     else:
-        at_hangup = stop.ask
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, at_hangup)
+        on_hangup = stop.request
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, on_hangup)
 
 
 async def first(*events: asyncio.Event) -> None:
@@ -136,8 +136,8 @@ async def first(*events: asyncio.Event) -> None:
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in waiting:
-            each.cancel()
+        for task in waiting:
+            task.cancel()
 
 
 async def close(broker: Broker) -> bool:
@@ -156,13 +156,13 @@ async def supervise(config: Config) -> int:
 
     async with Supervisor(config) as supervisor:
         stop = Stop(at_second=supervisor.kill)
-        obey_hangup(config, supervisor.reload_files, stop)
+        handle_hangup(config, supervisor.reload_files, stop)
         if not await start_unless_stopped(supervisor.start(), stop):
             await supervisor.stop()
             logger.info("stopped during startup", extra=fields(after_ms=stop.elapsed_ms()))
             return 0
         _announce_workers(config, supervisor)
-        await stop.asked.wait()
+        await stop.requested.wait()
         if await supervisor.stop():
             logger.error("stopped, but a worker did not stop cleanly")
             return FAILED
@@ -171,16 +171,16 @@ async def supervise(config: Config) -> int:
 
 
 async def start_unless_stopped(start: Coroutine[Any, Any, None], stop: "Stop") -> bool:
-    """Await `start`; False if it was asked to stop before that ended, which is then cancelled.
+    """Await `start`; False if a stop was requested before it ended, which cancels it.
 
     Raises RefusedError.
     """
     starting = asyncio.ensure_future(start)
-    asked = asyncio.ensure_future(stop.asked.wait())
-    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    stop_requested = asyncio.ensure_future(stop.requested.wait())
+    await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
-    asked.cancel()
+    stop_requested.cancel()
     try:
         await starting
     except asyncio.CancelledError:
@@ -190,16 +190,16 @@ async def start_unless_stopped(start: Coroutine[Any, Any, None], stop: "Stop") -
     return True
 
 
-def collect_seldom() -> None:
-    """Have the garbage collector look at a server's state less often.
+def reduce_garbage_collection() -> None:
+    """Run the garbage collector less often.
 
-    It finds nothing: what a request took, refused or not, is in no cycle when its response is sent
-    (`tests/server/test_refused_memory.py`). What is left to it are cycles of the libraries, and of
-    faults. Committed offsets and members are values that it would look through again and again;
-    `python -m benchmarks.collector` shows what that takes of the commits of a hundred partitions at
-    Python's thresholds, at these, and without it. A look at the youngest values takes up to 3 ms,
-    and at the middle ones, of a large request or of many members that join a group, up to 11 ms (23
-    ms on a busy machine): they must not be many more, because no request waits longer than 50 ms.
+    It finds little: the objects of a request are in no cycle when its response is sent
+    (`tests/server/test_refused_memory.py`). Only libraries and faults leave cycles. But it would
+    traverse committed offsets and members again and again. `python -m benchmarks.collector`
+    measures commits of a hundred partitions at Python's thresholds, at these, and without it. A
+    collection of generation 0 takes up to 3 ms. One of generation 1, after a large request or joins
+    of many members, takes up to 11 ms (23 ms on a busy machine). The thresholds must not be much
+    higher, because no request may wait longer than 50 ms.
     """
     gc.set_threshold(10_000, 2, 2_500)
 
@@ -236,7 +236,7 @@ def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
         extra=fields(
             address=address,
             **named,
-            others=[next(iter(each.addresses.values())) for each in others],
+            others=[next(iter(worker.addresses.values())) for worker in others],
             workers=len(supervisor.reports),
             data=_place(config),
             cluster=first.cluster_id,
@@ -246,23 +246,23 @@ def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
 
 
 def _place(config: Config) -> str:
-    """Where the logs are."""
+    """Data directory or masked URL of the storage."""
     storage = config["storage"]
     return str(config["log.dir"]) if storage == "local" else storage_without_secrets(storage)
 
 
 def _further(addresses: Mapping[str, object]) -> dict[str, object]:
-    """The field of the listeners behind the first one."""
+    """The field with the listeners after the first one."""
     named = [f"{name}://{address}" for name, address in addresses.items()][1:]
     return {"further": named} if named else {}
 
 
 class Stop:
-    """The first SIGTERM or SIGINT asks for a clean end, the second ends the process."""
+    """The first SIGTERM or SIGINT requests a clean end, the second ends the process."""
 
     def __init__(self, at_second: Callable[[], None] = lambda: None) -> None:
-        """`at_second` is called before the second one ends the process."""
-        self.asked = asyncio.Event()
+        """`at_second` is called before the second signal ends the process."""
+        self.requested = asyncio.Event()
         self._at_second = at_second
         self._has_signal = False
         self._when: float | None = None
@@ -275,16 +275,16 @@ class Stop:
             self._at_second()
             os._exit(128 + number)
         self._has_signal = True
-        self.ask()
+        self.request()
 
-    def ask(self) -> None:
-        """Ask for a clean end, once or again."""
+    def request(self) -> None:
+        """Request a clean end. Idempotent."""
         if self._when is None:
             self._when = time.monotonic()
-            self.asked.set()
+            self.requested.set()
 
     def elapsed_ms(self) -> int:
-        """Since the signal."""
+        """Time since the request, in ms."""
         return 0 if self._when is None else int((time.monotonic() - self._when) * 1000)
 
 

@@ -12,7 +12,7 @@ NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def stop_on_signal() -> asyncio.Event:
-    """Set by the first signal; then signals do what they do by default."""
+    """An event that the first signal sets. Later signals have their default effect."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -27,34 +27,34 @@ def stop_on_signal() -> asyncio.Event:
 
 
 @contextmanager
-def noted_signals() -> Iterator[list[int]]:
-    """The same without an event loop: the number of the first signal, once it has come."""
-    came: list[int] = []
+def received_signals() -> Iterator[list[int]]:
+    """As `stop_on_signal`, without an event loop: the list gets the number of the first signal."""
+    received: list[int] = []
 
     def caught(number: int, _frame: object) -> None:
-        for each in NUMBERS:
-            signal.signal(each, signal.SIG_DFL)
-        came.append(number)
+        for handled in NUMBERS:
+            signal.signal(handled, signal.SIG_DFL)
+        received.append(number)
 
     before = {number: signal.signal(number, caught) for number in NUMBERS}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 async def until(stop: asyncio.Event, source: AsyncIterator[T]) -> AsyncIterator[T]:
-    """What comes from `source` before `stop` is set."""
+    """The items of `source` until `stop` is set."""
     stopped = asyncio.ensure_future(stop.wait())
     try:
         while not stop.is_set():
-            coming = asyncio.ensure_future(anext(source, None))
-            await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done():
-                coming.cancel()
+            upcoming = asyncio.ensure_future(anext(source, None))
+            await asyncio.wait({upcoming, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not upcoming.done():
+                upcoming.cancel()
                 return
-            item = coming.result()
+            item = upcoming.result()
             if item is None:
                 return
             yield item

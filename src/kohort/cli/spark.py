@@ -26,7 +26,7 @@ from kohort.cli.client_options import (
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
-from kohort.cli.signals import noted_signals
+from kohort.cli.signals import received_signals
 from kohort.client.errors import AuthenticationError, GaveUpError
 from kohort.client.properties import LIBRDKAFKA
 from kohort.errors import ConfigError, KafkaError
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S: Final = 60.0
 POLL_INTERVAL_S: Final = 0.5
 _CAUSE: Final = re.compile(r"\bkohort(?:\.\w+)*\.[A-Z]\w*: (.+)")
-"""An error of ours as Python writes it, with the name of its class."""
+"""An error of kohort as Python prints it, with the name of its class."""
 _SETTINGS: Final = {
-    # More than there can be between two looks; each one costs some calls into Java.
+    # More than there can be between two polls; each one costs some calls into Java.
     "spark.sql.streaming.numRecentProgressUpdates": "8",
     # A query that was killed while it wrote its first offsets left a part of that file. By default
     # Spark refuses such a checkpoint for ever.
@@ -141,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the query to its end, or until a signal; the exit code. Raises RefusedError."""
-    # PySpark warns of the newest pandas, which nothing here uses.
+    # PySpark warns of the newest pandas, which is not used here.
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     from kohort.spark.pipeline import Pipeline
     from kohort.spark.session import spark_session
@@ -165,9 +165,9 @@ def run(options: argparse.Namespace) -> int:
             configured=pipeline.configured,
             with_vectors=False,
         )
-        # Twice, as PySpark puts a handler of its own in place of ours.
-        with noted_signals() as early, session as spark, noted_signals() as came:
-            return _performed(pipeline, spark, early or came, options.http)
+        # Twice, because PySpark replaces the first handler by its own.
+        with received_signals() as early, session as spark, received_signals() as received:
+            return _run_query(pipeline, spark, early or received, options.http)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
 
@@ -196,20 +196,22 @@ def _exposed(spark: "SparkSession", address: str | None) -> Iterator[None]:
         server.server_close()
 
 
-def _performed(
-    pipeline: "Pipeline", spark: "SparkSession", came: list[int], address: str | None
+def _run_query(
+    pipeline: "Pipeline", spark: "SparkSession", received: list[int], address: str | None
 ) -> int:
-    """The exit code: a query that goes on ends well by a signal, one that has an end does not."""
+    """Run the query; the exit code. A signal ends a continuous query successfully, others not."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     try:
         with _exposed(spark, address):
-            failed = not came and not _watched(_started(pipeline, spark), pipeline.unfit, came)
+            failed = not received and not _await_query(
+                _start_query(pipeline, spark), pipeline.unfit, received
+            )
     except (AuthenticationError, GaveUpError, KafkaError) as error:  # the topic of dead letters
         print_message(str(error))
         failed = True
     except (Py4JError, OSError) as error:
-        failed = not came  # else the signal went to Spark too, and it was faster
+        failed = not received  # otherwise the signal ended Spark too
         if failed:
             print_message(
                 f"Spark ended: {' '.join(str(error).split())}; see its log, and give its "
@@ -217,11 +219,11 @@ def _performed(
             )
     if failed:
         return FAILED
-    return 128 + came[0] if came and pipeline.every is None else 0
+    return 128 + received[0] if received and pipeline.every is None else 0
 
 
-def _started(pipeline: "Pipeline", spark: "SparkSession") -> Any:
-    """The running query. Raises ConfigError for what Spark, or the data source in it, refuses."""
+def _start_query(pipeline: "Pipeline", spark: "SparkSession") -> Any:
+    """The running query. Raises ConfigError if Spark, or the data source in it, refuses it."""
     from pyspark.errors import PySparkException
 
     try:
@@ -231,14 +233,14 @@ def _started(pipeline: "Pipeline", spark: "SparkSession") -> Any:
 
 
 def _conf(options: argparse.Namespace) -> dict[str, str]:
-    """What `--conf` says. Raises RefusedError."""
-    found = {}
+    """The Spark properties of `--conf`. Raises RefusedError."""
+    settings = {}
     for word in options.conf:
         name, equals, value = word.partition("=")
         if not equals:
             raise RefusedError(f"--conf {word}: is not NAME=VALUE")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def kafka_options(options: argparse.Namespace) -> dict[str, str]:
@@ -248,47 +250,47 @@ def kafka_options(options: argparse.Namespace) -> dict[str, str]:
     properties = client_properties(options, kafka_options.READS)
     client_config(options, properties)
     explicit = (word.partition("=")[0] for word in options.properties)
-    given = {LIBRDKAFKA.get(name, name) for name in explicit}
-    known = {
+    names = {LIBRDKAFKA.get(name, name) for name in explicit}
+    supported = {
         name: value
         for name, value in properties.items()
-        if name in given or name in kafka_options.KNOWN
+        if name in names or name in kafka_options.KNOWN
     }
     return {
         "bootstrap.servers": "localhost:9092",
         "default.api.timeout.ms": str(timeout_ms(options)),
-    } | known
+    } | supported
 
 
-def _watched(query: Any, unfit: str, came: list[int]) -> bool:
-    """Show its progress until it ends, or a signal asks for the end; whether it went well.
+def _await_query(query: Any, unfit: str, received: list[int]) -> bool:
+    """Show the progress until the query ends or a signal arrives; False if the query failed.
 
-    `unfit`: where values are that do not fit the schema.
+    `unfit`: the place of values that do not fit the schema.
     """
     from kohort.cli.spark_progress import progress
 
     with progress(query.name, unfit) as show:
-        while query.isActive and not came:
+        while query.isActive and not received:
             time.sleep(POLL_INTERVAL_S)
             show(query.recentProgress)
-        if came:
+        if received:
             query.stop()
             _await_end(query)
         show(query.recentProgress)
-    if came or (error := query.exception()) is None:
+    if received or (error := query.exception()) is None:
         return True
     print_message(_failure(str(error)))
     return False
 
 
 def _await_end(query: Any) -> None:
-    """A member leaves its group meanwhile."""
+    """Wait until the query has ended, and its member has left the group."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while query.isActive and time.monotonic() < deadline:
         time.sleep(POLL_INTERVAL_S)
 
 
 def _failure(error: str) -> str:
-    """What a Python error within Spark's says, or else the first line of Spark's."""
+    """The message of a Python error within Spark's error, or else the first line of that."""
     causes = _CAUSE.findall(error)
     return str(causes[-1]) if causes else error.strip().partition("\n")[0]

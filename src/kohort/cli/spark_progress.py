@@ -13,45 +13,46 @@ from kohort.util.printable import printable
 
 
 class Tally:
-    """What came so far, of micro-batches that had rows."""
+    """Counts of micro-batches with rows, so far."""
 
     def __init__(self, unfit: str) -> None:
-        """`unfit`: where values are that do not fit the schema."""
+        """`unfit`: the place of values that do not fit the schema."""
         self._unfit = unfit
         self.batches = self.rows = self.not_parsed = 0
         self._last = -1
 
     def add(self, recent: Sequence[Any]) -> list[str]:
-        """A line for each micro-batch that was not told of before."""
+        """Count new micro-batches; a line for each."""
         lines = []
-        for each in recent:
-            if each.batchId <= self._last or not each.numInputRows:
+        for progress in recent:
+            if progress.batchId <= self._last or not progress.numInputRows:
                 continue
-            self._last = each.batchId
+            self._last = progress.batchId
             self.batches += 1
-            self.rows += each.numInputRows
-            if (observed := each.observedMetrics.get(NOT_PARSED)) is not None:
+            self.rows += progress.numInputRows
+            if (observed := progress.observedMetrics.get(NOT_PARSED)) is not None:
                 self.not_parsed += observed[NOT_PARSED]
-            seconds = each.durationMs.get("triggerExecution", 0) / 1000
+            seconds = progress.durationMs.get("triggerExecution", 0) / 1000
             lines.append(
-                f"micro-batch {each.batchId}: {each.numInputRows:,} records in {seconds:.1f} s"
+                f"micro-batch {progress.batchId}: {progress.numInputRows:,} records "
+                f"in {seconds:.1f} s"
             )
         return lines
 
     @property
     def line(self) -> str:
-        """All of it."""
-        found = f"{self.rows:,} records in {self.batches:,} micro-batches"
+        """A summary of all micro-batches."""
+        summary = f"{self.rows:,} records in {self.batches:,} micro-batches"
         if not self.not_parsed:
-            return found
-        return f"{found}; {self.not_parsed:,} do not fit the schema: {self._unfit} has them"
+            return summary
+        return f"{summary}; {self.not_parsed:,} do not fit the schema: {self._unfit} has them"
 
 
 @contextmanager
 def progress(name: str, unfit: str) -> Iterator[Callable[[Sequence[Any]], None]]:
-    """What to call with the query's recent progress, often; what is shown goes to stderr.
+    """Give a function to call with the query's recent progress. Shows it on stderr.
 
-    `unfit`: where values are that do not fit the schema.
+    `unfit`: the place of values that do not fit the schema.
     """
     console = Console(stderr=True, highlight=False)
     tally = Tally(unfit)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.output import print_line
-from kohort.cli.storage_places import in_postgres, refused
+from kohort.cli.storage_locations import in_postgres, refusal_of
 from kohort.log import directory_check
 from kohort.log.findings import Finding, Level
 from kohort.server.metadata import read_logged_partitions
@@ -27,28 +27,28 @@ def run(options: argparse.Namespace) -> int:
     levels = set()
 
     def show(finding: Finding) -> None:
-        level, what, text = finding
+        level, subject, text = finding
         levels.add(level)
-        print_line(f"{level.value:<8} {what}: {text}")
+        print_line(f"{level.value:<8} {subject}: {text}")
 
     try:
         _check(options.storage, show)
     except OSError as error:
-        raise refused(options.storage, error) from error
+        raise refusal_of(options.storage, error) from error
     return next(code for level, code in _CODES.items() if level in levels)
 
 
-def _check(place: str, show: Callable[[Finding], None]) -> None:
-    """Show what is found, as it is found. Raises RefusedError, OSError."""
-    if in_postgres(place):
-        asyncio.run(_check_database(place, show))
+def _check(location: str, show: Callable[[Finding], None]) -> None:
+    """Show each finding at once. Raises RefusedError, OSError."""
+    if in_postgres(location):
+        asyncio.run(_check_database(location, show))
     else:
-        for each in directory_check.check(Path(place), read_logged_partitions):
-            show(each)
+        for finding in directory_check.check(Path(location), read_logged_partitions):
+            show(finding)
 
 
 async def _check_database(url: str, show: Callable[[Finding], None]) -> None:
     from kohort.storage.postgres.check import check
 
-    async for each in check(url, read_logged_partitions):
-        show(each)
+    async for finding in check(url, read_logged_partitions):
+        show(finding)

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_line, print_message
-from kohort.cli.storage_places import describe_error, in_postgres, refused
+from kohort.cli.storage_locations import describe_error, in_postgres, refusal_of
 from kohort.errors import KohortError
 from kohort.log import directory_format
 from kohort.log.copying import Source, Target, copy_all, differences, logs_of
@@ -34,9 +34,9 @@ _MB: Final = 1_000_000
 class _Progress:
     """Lines on standard error, while much is read."""
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, action: str, total: int) -> None:
         """`total` in bytes."""
-        self._what = what
+        self._what = action
         self._total = total
         self._done = 0
         self._began = self._told = time.monotonic()
@@ -73,48 +73,48 @@ def run(options: argparse.Namespace) -> int:
                 with closing(_opened(options.target, open_target)) as target:
                     copying = _Progress("copied", total)
                     copy_all(source, target, copying, copying.already)
-                    there = f", {copying.there} were there" if copying.there else ""
+                    existing = f", {copying.there} were there" if copying.there else ""
                     count = len(logs) - copying.there
-                    print_line(f"copied {count} partitions, {copying.summary()}{there}")
+                    print_line(f"copied {count} partitions, {copying.summary()}{existing}")
             with closing(_opened(options.target, open_logs)) as copy:
                 comparing = _Progress("compared", 2 * total)
-                found = list(differences(source, copy, comparing))
+                mismatches = list(differences(source, copy, comparing))
         except RefusedError:
             raise
         except (KohortError, OSError) as error:
             print_message(describe_error(error))
             return FAILED
-    for each in found:
-        print_line(str(each))
-    if found:
+    for mismatch in mismatches:
+        print_line(str(mismatch))
+    if mismatches:
         print_line("the copy differs: do not serve from it")
         return FOUND
     print_line(f"verified: both places have the same {len(logs)} partitions, {comparing.summary()}")
     return 0
 
 
-def _opened(place: str, how: Callable[[str], T]) -> T:
+def _opened(location: str, how: Callable[[str], T]) -> T:
     """Raises RefusedError."""
     try:
-        return how(place)
+        return how(location)
     except (KohortError, OSError) as error:
-        raise refused(place, error) from error
+        raise refusal_of(location, error) from error
 
 
-def open_logs(place: str) -> Source:
+def open_logs(location: str) -> Source:
     """The logs of stopped servers. Raises KohortError, OSError."""
-    if in_postgres(place):
+    if in_postgres(location):
         from kohort.storage.postgres.logs.source import PostgresSource
 
-        return PostgresSource(place)
-    path = Path(place)
-    found = directory_format.examine(path)
-    if found is None:
+        return PostgresSource(location)
+    path = Path(location)
+    contents = directory_format.examine(path)
+    if contents is None:
         raise KohortError(
             f"{path} is not a data directory of Kohort, or was written by version 0.1"
         )
-    several = found.workers > 1
-    directory = WorkerLogs(path, found.workers) if several else LocalDirectory(path)
+    several = contents.workers > 1
+    directory = WorkerLogs(path, contents.workers) if several else LocalDirectory(path)
     if directory.last_end is LastEnd.CRASHED:
         directory.close()
         raise KohortError(
@@ -123,10 +123,10 @@ def open_logs(place: str) -> Source:
     return directory
 
 
-def open_target(place: str) -> Target:
+def open_target(location: str) -> Target:
     """The target of a copy. Raises KohortError if it is not empty or in use, OSError."""
-    if in_postgres(place):
+    if in_postgres(location):
         from kohort.storage.postgres.logs.copy import PostgresTarget
 
-        return PostgresTarget(place)
-    return FileTarget(Path(place))
+        return PostgresTarget(location)
+    return FileTarget(Path(location))

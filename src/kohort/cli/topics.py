@@ -11,10 +11,10 @@ from typing import Final
 
 from kohort.cli import topics_describe
 from kohort.cli.client_options import run_with_admin
-from kohort.cli.names import add_name, add_names
+from kohort.cli.name_arguments import add_name, add_names
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Verb, Verbs, pairs
-from kohort.cli.watching import add_watch_arguments, run_watched
+from kohort.cli.subcommands import Subcommand, Subcommands, pairs
+from kohort.cli.watch import add_watch_arguments, run_watched
 from kohort.client.admin import Admin
 from kohort.client.cluster import TopicMetadata
 from kohort.errors import ErrorCode, KafkaError
@@ -40,14 +40,14 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
-        found = (await admin.describe_topics()).values()
-        shown = sorted(
-            each.name
-            for each in found
-            if isinstance(each, TopicMetadata)
-            and not (options.exclude_internal and each.is_internal)
+        outcomes = (await admin.describe_topics()).values()
+        names = sorted(
+            topic.name
+            for topic in outcomes
+            if isinstance(topic, TopicMetadata)
+            and not (options.exclude_internal and topic.is_internal)
         )
-        show(options.output, Table(("TOPIC",), [(name,) for name in shown]), shown)
+        show(options.output, Table(("TOPIC",), [(name,) for name in names]), names)
         return 0
 
     return run_watched(options, work)
@@ -134,7 +134,7 @@ def _delete(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _accepted(code: ErrorCode, on_request: bool) -> Iterator[None]:
-    """Pass over that error if the options say so."""
+    """Ignore the error if the options say so."""
     try:
         yield
     except KafkaError as error:
@@ -151,19 +151,19 @@ def _add_describe(parser: argparse.ArgumentParser) -> None:
     add_watch_arguments(parser)
 
 
-VERBS: Final = {
-    "list": Verb("List topics, by name.", _add_list, _list),
-    "create": Verb("Create a topic.", _add_create, _create),
-    "describe": Verb(
+SUBCOMMANDS: Final = {
+    "list": Subcommand("List topics, by name.", _add_list, _list),
+    "create": Subcommand("Create a topic.", _add_create, _create),
+    "describe": Subcommand(
         "Show ids and configs of topics, and the leader, offsets and size of each partition.",
         _add_describe,
         topics_describe.run,
     ),
-    "alter": Verb("Increase the number of partitions of a topic.", _add_alter, _alter),
-    "delete": Verb("Delete a topic and its records.", _add_delete, _delete),
+    "alter": Subcommand("Increase the number of partitions of a topic.", _add_alter, _alter),
+    "delete": Subcommand("Delete a topic and its records.", _add_delete, _delete),
 }
 
-_commands = Verbs(VERBS)
-words = _commands.words
+_commands = Subcommands(SUBCOMMANDS)
+expand_arguments = _commands.expand_arguments
 add_arguments = _commands.add_arguments
 run = _commands.run

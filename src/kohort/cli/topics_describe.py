@@ -11,7 +11,7 @@ from kohort.cli.configs import was_set_on_topic
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.near_names import NO_ACL, REFUSALS, near_topics
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.watching import run_watched
+from kohort.cli.watch import run_watched
 from kohort.client.admin import Admin, ConfigResource
 from kohort.client.cluster import PartitionMetadata, TopicMetadata
 from kohort.errors import ErrorCode, KafkaError, KohortError
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Topics with what other requests tell of them."""
+    """Topics with the results of other requests."""
 
     topics: Sequence[TopicMetadata]
     ends: Mapping[TopicPartition, tuple[int, int]]
@@ -32,11 +32,13 @@ class Described:
     sizes: Mapping[TopicPartition, int]
     """Bytes at the leader."""
     configs: Mapping[str, Mapping[str, str | None]]
-    """The configs that were set for each topic; without the topics whose configs are hidden."""
+    """The configs that were set for each topic; without topics whose configs may not be read."""
 
-    def of(self, topic: str, at: PartitionMetadata) -> tuple[int | None, int | None, int | None]:
+    def of(
+        self, topic: str, partition: PartitionMetadata
+    ) -> tuple[int | None, int | None, int | None]:
         """Start offset, end offset and bytes of a partition."""
-        tp = TopicPartition(topic, at.index)
+        tp = TopicPartition(topic, partition.index)
         start, end = self.ends.get(tp, (None, None))
         return start, end, self.sizes.get(tp)
 
@@ -45,14 +47,16 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
 
     async def work(admin: Admin) -> int:
-        found = await admin.describe_topics(options.topic or None)
-        there = [each for _, each in sorted(found.items()) if isinstance(each, TopicMetadata)]
-        _show(options, await _described(admin, there))
+        outcomes = await admin.describe_topics(options.topic or None)
+        topics = [
+            outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, TopicMetadata)
+        ]
+        _show(options, await _described(admin, topics))
         accepted = (ErrorCode.unknown_topic_or_partition,) if options.if_exists else ()
         missing = {
-            topic: each
-            for topic, each in found.items()
-            if isinstance(each, KafkaError) and each.code not in accepted
+            topic: outcome
+            for topic, outcome in outcomes.items()
+            if isinstance(outcome, KafkaError) and outcome.code not in accepted
         }
         for topic, error in missing.items():
             is_unknown = error.code is ErrorCode.unknown_topic_or_partition
@@ -66,7 +70,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _described(admin: Admin, topics: Sequence[TopicMetadata]) -> Described:
     partitions = [
-        TopicPartition(topic.name, at.index) for topic in topics for at in topic.partitions
+        TopicPartition(topic.name, partition.index)
+        for topic in topics
+        for partition in topic.partitions
     ]
     return Described(
         topics=topics,
@@ -78,9 +84,9 @@ async def _described(admin: Admin, topics: Sequence[TopicMetadata]) -> Described
 
 async def _sizes(admin: Admin, topics: Sequence[TopicMetadata]) -> dict[TopicPartition, int]:
     leaders = {
-        TopicPartition(topic.name, at.index): at.leader
+        TopicPartition(topic.name, partition.index): partition.leader
         for topic in topics
-        for at in topic.partitions
+        for partition in topic.partitions
     }
     nodes = {leader for leader in leaders.values() if leader in admin.cluster.brokers}
     if not nodes:
@@ -100,12 +106,16 @@ async def _configs(
 ) -> dict[str, dict[str, str | None]]:
     if not topics:
         return {}
-    found = await admin.describe_configs([ConfigResource("topic", each.name) for each in topics])
+    outcomes = await admin.describe_configs(
+        [ConfigResource("topic", topic.name) for topic in topics]
+    )
     return {
         resource.name: {
-            each.name: each.value for _, each in sorted(configs.items()) if was_set_on_topic(each)
+            entry.name: entry.value
+            for _, entry in sorted(configs.items())
+            if was_set_on_topic(entry)
         }
-        for resource, configs in found.items()
+        for resource, configs in outcomes.items()
         if not isinstance(configs, KohortError)
     }
 
@@ -113,14 +123,15 @@ async def _configs(
 def _show(options: argparse.Namespace, described: Described) -> None:
     rows = [
         (
-            topic.name, at.index, at.leader, _numbers(at.replicas), _numbers(at.isr),
-            *described.of(topic.name, at),
+            topic.name, partition.index, partition.leader, _numbers(partition.replicas),
+            _numbers(partition.isr),
+            *described.of(topic.name, partition),
         )
         for topic in described.topics
-        for at in topic.partitions
+        for partition in topic.partitions
     ]  # fmt: skip
     if rows or options.output != "table":
-        as_json = [_json(each, described) for each in described.topics]
+        as_json = [_json(topic, described) for topic in described.topics]
         show(options.output, Table(_COLUMNS, rows), as_json)
     if options.output == "table":
         for topic in described.topics:
@@ -139,17 +150,21 @@ def _json(topic: TopicMetadata, described: Described) -> dict[str, object]:
         "id": None if topic.id is None else str(topic.id),
         "internal": topic.is_internal,
         "configs": described.configs.get(topic.name),
-        "partitions": [_partition_json(topic.name, each, described) for each in topic.partitions],
+        "partitions": [
+            _partition_json(topic.name, partition, described) for partition in topic.partitions
+        ],
     }
 
 
-def _partition_json(topic: str, at: PartitionMetadata, described: Described) -> dict[str, object]:
-    start, end, size = described.of(topic, at)
+def _partition_json(
+    topic: str, partition: PartitionMetadata, described: Described
+) -> dict[str, object]:
+    start, end, size = described.of(topic, partition)
     return {
-        "partition": at.index,
-        "leader": at.leader,
-        "replicas": list(at.replicas),
-        "isr": list(at.isr),
+        "partition": partition.index,
+        "leader": partition.leader,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
         "start_offset": start,
         "end_offset": end,
         "bytes": size,

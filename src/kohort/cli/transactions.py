@@ -11,10 +11,10 @@ from typing import Final
 
 from kohort.cli.client_options import run_with_admin
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.names import Once, add_name
+from kohort.cli.name_arguments import Once, add_name
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Verb, Verbs
+from kohort.cli.subcommands import Subcommand, Subcommands
 from kohort.client.admin import Admin, HangingTransaction, ProducerState, TransactionDescription
 from kohort.client.cluster import TopicMetadata
 from kohort.errors import KohortError, unless_error
@@ -66,8 +66,13 @@ def _list(options: argparse.Namespace) -> int:
         )
         columns = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
         rows = [
-            (each.transactional_id, each.coordinator, each.producer_id, each.state)
-            for each in listed.transactions
+            (
+                transaction.transactional_id,
+                transaction.coordinator,
+                transaction.producer_id,
+                transaction.state,
+            )
+            for transaction in listed.transactions
         ]
         names = ("transactional_id", "coordinator", "producer_id", "state")
         as_json = [dict(zip(names, row, strict=True)) for row in rows]
@@ -85,21 +90,23 @@ def _list(options: argparse.Namespace) -> int:
 def _describe(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
         name = options.transactional_id
-        found = unless_error((await admin.describe_transactions([name]))[name])
-        assert isinstance(found, TransactionDescription)
+        description = unless_error((await admin.describe_transactions([name]))[name])
+        assert isinstance(description, TransactionDescription)
         as_json: dict[str, object] = {
-            "coordinator": found.coordinator,
+            "coordinator": description.coordinator,
             "transactional_id": name,
-            "producer_id": found.producer_id,
-            "producer_epoch": found.producer_epoch,
-            "state": found.state,
-            "timeout_ms": found.timeout_ms,
-            "start_ms": found.start_ms,
-            "duration_ms": None if found.start_ms is None else _now_ms() - found.start_ms,
-            "partitions": [str(each) for each in sorted(found.partitions)],
+            "producer_id": description.producer_id,
+            "producer_epoch": description.producer_epoch,
+            "state": description.state,
+            "timeout_ms": description.timeout_ms,
+            "start_ms": description.start_ms,
+            "duration_ms": None
+            if description.start_ms is None
+            else _now_ms() - description.start_ms,
+            "partitions": [str(tp) for tp in sorted(description.partitions)],
         }
         row = [*as_json.values()]
-        row[-1] = ",".join(map(str, sorted(found.partitions)))
+        row[-1] = ",".join(map(str, sorted(description.partitions)))
         show(options.output, Table(_DESCRIBED, [row]), as_json)
         return 0
 
@@ -127,14 +134,14 @@ def _describe_producers(options: argparse.Namespace) -> int:
         producers = await _producers(admin, _partition(options))
         rows = [
             (
-                each.producer_id,
-                each.producer_epoch,
-                each.coordinator_epoch,
-                each.last_sequence,
-                each.last_timestamp,
-                each.transaction_start_offset,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.coordinator_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.transaction_start_offset,
             )
-            for each in producers
+            for producer in producers
         ]
         columns = (
             "ProducerId",
@@ -144,7 +151,11 @@ def _describe_producers(options: argparse.Namespace) -> int:
             "LastTimestamp",
             "CurrentTransactionStartOffset",
         )
-        show(options.output, Table(columns, rows), [_producer_json(each) for each in producers])
+        show(
+            options.output,
+            Table(columns, rows),
+            [_producer_json(producer) for producer in producers],
+        )
         return 0
 
     return run_with_admin(options, work)
@@ -161,14 +172,14 @@ async def _producers(admin: Admin, tp: TopicPartition) -> tuple[ProducerState, .
     return producers
 
 
-def _producer_json(of: ProducerState) -> dict[str, object]:
+def _producer_json(producer: ProducerState) -> dict[str, object]:
     return {
-        "producer_id": of.producer_id,
-        "producer_epoch": of.producer_epoch,
-        "coordinator_epoch": of.coordinator_epoch,
-        "last_sequence": of.last_sequence,
-        "last_timestamp": of.last_timestamp,
-        "transaction_start_offset": of.transaction_start_offset,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "last_sequence": producer.last_sequence,
+        "last_timestamp": producer.last_timestamp,
+        "transaction_start_offset": producer.transaction_start_offset,
     }
 
 
@@ -185,8 +196,8 @@ def _add_abort(parser: argparse.ArgumentParser) -> None:
 
 
 def _abort(options: argparse.Namespace) -> int:
-    given = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
-    if (options.start_offset is None) == (None in given):
+    producer_fields = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
+    if (options.start_offset is None) == (None in producer_fields):
         raise RefusedError(
             "abort needs either --start-offset, or --producer-id, --producer-epoch and "
             "--coordinator-epoch, as find-hanging shows them"
@@ -194,7 +205,7 @@ def _abort(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         tp = _partition(options)
-        producer_id, epoch, coordinator_epoch = given
+        producer_id, epoch, coordinator_epoch = producer_fields
         if options.start_offset is not None:
             producer = await _at(admin, tp, options.start_offset)
             producer_id, epoch = producer.producer_id, producer.producer_epoch
@@ -212,9 +223,9 @@ def _abort(options: argparse.Namespace) -> int:
 
 
 async def _at(admin: Admin, tp: TopicPartition, offset: int) -> ProducerState:
-    for each in await _producers(admin, tp):
-        if each.transaction_start_offset == offset:
-            return each
+    for producer in await _producers(admin, tp):
+        if producer.transaction_start_offset == offset:
+            return producer
     raise KohortError(f"{tp} has no open transaction that begins at offset {offset}")
 
 
@@ -258,21 +269,26 @@ def _find_hanging(options: argparse.Namespace) -> int:
             await _searched(admin, options),
             max_transaction_timeout_ms=options.max_transaction_timeout * _MINUTE_MS,
         )
-        show(options.output, _hanging_table(hanging), [_hanging_json(each) for each in hanging])
+        show(
+            options.output,
+            _hanging_table(hanging),
+            [_hanging_json(transaction) for transaction in hanging],
+        )
         return 0
 
     return run_with_admin(options, work)
 
 
 async def _searched(admin: Admin, options: argparse.Namespace) -> list[TopicPartition]:
-    found = await admin.describe_topics(None if options.topic is None else [options.topic])
-    topics = [unless_error(each) for each in found.values()]
+    outcomes = await admin.describe_topics(None if options.topic is None else [options.topic])
+    topics = [unless_error(outcome) for outcome in outcomes.values()]
     return [
-        TopicPartition(topic.name, each.index)
+        TopicPartition(topic.name, partition.index)
         for topic in topics
         if isinstance(topic, TopicMetadata)
-        for each in topic.partitions
-        if options.broker_id in (None, each.leader) and options.partition in (None, each.index)
+        for partition in topic.partitions
+        if options.broker_id in (None, partition.leader)
+        and options.partition in (None, partition.index)
     ]
 
 
@@ -289,47 +305,47 @@ def _hanging_table(hanging: Sequence[HangingTransaction]) -> Table:
     )
     rows = [
         (
-            each.partition.topic,
-            each.partition.partition,
-            each.producer.producer_id,
-            each.producer.producer_epoch,
-            each.producer.coordinator_epoch,
-            each.producer.transaction_start_offset,
-            each.producer.last_timestamp,
-            (_now_ms() - each.producer.last_timestamp) // _MINUTE_MS,
+            transaction.partition.topic,
+            transaction.partition.partition,
+            transaction.producer.producer_id,
+            transaction.producer.producer_epoch,
+            transaction.producer.coordinator_epoch,
+            transaction.producer.transaction_start_offset,
+            transaction.producer.last_timestamp,
+            (_now_ms() - transaction.producer.last_timestamp) // _MINUTE_MS,
         )
-        for each in hanging
+        for transaction in hanging
     ]
     return Table(columns, rows)
 
 
-def _hanging_json(of: HangingTransaction) -> dict[str, object]:
-    topic, partition = of.partition
-    return {"topic": topic, "partition": partition, **_producer_json(of.producer)}
+def _hanging_json(transaction: HangingTransaction) -> dict[str, object]:
+    topic, partition = transaction.partition
+    return {"topic": topic, "partition": partition, **_producer_json(transaction.producer)}
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-VERBS: Final = {
-    "list": Verb("List transactional ids, by name.", _add_list, _list),
-    "describe": Verb("Show a transactional id.", _add_transactional_id, _describe),
-    "describe-producers": Verb(
+SUBCOMMANDS: Final = {
+    "list": Subcommand("List transactional ids, by name.", _add_list, _list),
+    "describe": Subcommand("Show a transactional id.", _add_transactional_id, _describe),
+    "describe-producers": Subcommand(
         "Show the active producers of a partition.", _add_partition, _describe_producers
     ),
-    "abort": Verb("Abort a hanging transaction in one partition.", _add_abort, _abort),
-    "force-terminate": Verb(
+    "abort": Subcommand("Abort a hanging transaction in one partition.", _add_abort, _abort),
+    "force-terminate": Subcommand(
         "Fence the producer of a transactional id, and abort its transaction.",
         _add_transactional_id,
         _force_terminate,
     ),
-    "find-hanging": Verb(
+    "find-hanging": Subcommand(
         "Find open transactions that no coordinator will end.", _add_find_hanging, _find_hanging
     ),
 }
 
-_commands = Verbs(VERBS)
-words = _commands.words
+_commands = Subcommands(SUBCOMMANDS)
+expand_arguments = _commands.expand_arguments
 add_arguments = _commands.add_arguments
 run = _commands.run

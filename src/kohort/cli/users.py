@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 from kohort.cli.client_options import run_to_exit_code, run_with_admin
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.names import Once
+from kohort.cli.name_arguments import Once
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Verb, Verbs
+from kohort.cli.subcommands import Subcommand, Subcommands
 from kohort.errors import KohortError, fresh
 from kohort.security.scram import BY_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS
 from kohort.util.text import did_you_mean
@@ -40,7 +40,7 @@ class Users(Protocol):
         ...
 
     async def delete_scram_credential(self, user: str, *, mechanism: str) -> None:
-        """Delete what the user has for a mechanism."""
+        """Delete the user's credential of a mechanism."""
         ...
 
 
@@ -66,10 +66,10 @@ def _run(
 
 async def _mechanisms(users: Users, user: str) -> tuple[str, ...]:
     """For which the user has a password."""
-    found = (await users.describe_scram_users()).get(user, {})
-    if isinstance(found, KohortError):
-        raise fresh(found)
-    return tuple(found)
+    mechanisms = (await users.describe_scram_users()).get(user, {})
+    if isinstance(mechanisms, KohortError):
+        raise fresh(mechanisms)
+    return tuple(mechanisms)
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
@@ -165,11 +165,11 @@ def _list(options: argparse.Namespace) -> int:
 
 
 async def list_users(users: Users, output: str) -> int:
-    """Show all users; the exit code. What went wrong for single ones is told on stderr."""
-    found = sorted((await users.describe_scram_users()).items())
+    """Show all users; the exit code. Errors of single users are printed on stderr."""
+    outcomes = sorted((await users.describe_scram_users()).items())
     rows = [
         (user, mechanism, str(iterations))
-        for user, credentials in found
+        for user, credentials in outcomes
         if not isinstance(credentials, KohortError)
         for mechanism, iterations in sorted(credentials.items())
     ]
@@ -178,7 +178,7 @@ async def list_users(users: Users, output: str) -> int:
         for user, mechanism, iterations in rows
     ]
     show(output, Table(_COLUMNS, rows), as_json)
-    errors = [(user, each) for user, each in found if isinstance(each, KohortError)]
+    errors = [(user, outcome) for user, outcome in outcomes if isinstance(outcome, KohortError)]
     for user, error in errors:
         print_message(f"user {user}: {error}")
     return FAILED if errors else 0
@@ -238,18 +238,18 @@ async def _unknown(users: Users, user: str) -> KohortError:
     return KohortError(f"there is no user {user}{hint}")
 
 
-VERBS: Final = {
-    "list": Verb("List users with passwords, and their SCRAM mechanisms.", _add_place, _list),
-    "add": Verb("Add a user.", _add_password, _add),
-    "set-password": Verb(
+SUBCOMMANDS: Final = {
+    "list": Subcommand("List users with passwords, and their SCRAM mechanisms.", _add_place, _list),
+    "add": Subcommand("Add a user.", _add_password, _add),
+    "set-password": Subcommand(
         "Set the password of a user. Open connections are kept.",
         _add_password,
         _set_password,
     ),
-    "remove": Verb("Remove a user. Open connections are kept.", _add_name, _remove),
+    "remove": Subcommand("Remove a user. Open connections are kept.", _add_name, _remove),
 }
 
-_commands = Verbs(VERBS)
-words = _commands.words
+_commands = Subcommands(SUBCOMMANDS)
+expand_arguments = _commands.expand_arguments
 add_arguments = _commands.add_arguments
 run = _commands.run

@@ -1,6 +1,6 @@
 """A worker of `kohort serve --workers`; no command for people.
 
-Its parent says by standard input what to serve, and ends it by closing that.
+Its parent sends the assignment by standard input, and closes that to end the worker.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from kohort.cli.serve import (  # noqa: E402
     FAILED,
     Stop,
     close,
-    collect_seldom,
     first,
     loop_factory,
     new_broker,
+    reduce_garbage_collection,
     start_unless_stopped,
 )
 from kohort.log.worker_directories import ensure_there  # noqa: E402
@@ -57,9 +57,9 @@ async def run() -> int:
     )
     line = await reader.readline()
     if not line:
-        return 0  # the parent is gone already
-    signal.signal(END_UNSTARTED, signal.SIG_IGN)  # what begins here ends cleanly
-    showing_life = asyncio.create_task(_show_life(writer))
+        return 0  # the parent has ended
+    signal.signal(END_UNSTARTED, signal.SIG_IGN)  # from here on the worker ends cleanly
+    sending_heartbeats = asyncio.create_task(_send_heartbeats(writer))
     setup = WorkerSetup.decode(line)
     config = setup.config
     configure(config["logging.format"], config["logging.level"], config["node.id"])
@@ -70,25 +70,25 @@ async def run() -> int:
         writer.write(WorkerReport(refused=str(refusal)).encode())
         return REFUSED
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
-    collect_seldom()
-    obeying = asyncio.create_task(_obey(reader, broker, stop))
+    reduce_garbage_collection()
+    executing = asyncio.create_task(_execute_commands(reader, broker, stop))
     try:
         if not await start_unless_stopped(_start(broker), stop):
             return 0
     except RefusedError as refusal:
         writer.write(WorkerReport(refused=str(refusal)).encode())
         return REFUSED
-    gc.freeze()  # what the start has made stays
+    gc.freeze()  # objects of the start live as long as the worker
     writer.write(_report(broker).encode())
-    await first(stop.asked, broker.lost)
-    obeying.cancel()
-    showing_life.cancel()
+    await first(stop.requested, broker.lost)
+    executing.cancel()
+    sending_heartbeats.cancel()
     writer.write(ENDING)
     return 0 if await close(broker) and not broker.lost.is_set() else FAILED
 
 
 async def _start(broker: Broker) -> None:
-    """Start, unless what the worker has served before is gone. Raises KohortError."""
+    """Start, unless the worker's earlier data is missing. Raises KohortError."""
     if broker.config["storage"] == "local":
         ensure_there(Path(broker.config["log.dir"]))
     await broker.start()
@@ -102,21 +102,21 @@ def _report(broker: Broker) -> WorkerReport:
     )
 
 
-async def _show_life(writer: asyncio.StreamWriter) -> None:
-    """Tell the parent again and again that the event loop runs."""
+async def _send_heartbeats(writer: asyncio.StreamWriter) -> None:
+    """Report to the parent, at an interval, that the event loop runs."""
     while True:
         writer.write(ALIVE)
         await asyncio.sleep(ALIVE_INTERVAL_S)
 
 
-async def _obey(reader: asyncio.StreamReader, broker: Broker, stop: Stop) -> None:
-    """Do what the parent says, until it says nothing more or is gone."""
+async def _execute_commands(reader: asyncio.StreamReader, broker: Broker, stop: Stop) -> None:
+    """Execute commands of the parent until it closes the connection."""
     try:
         while await reader.readline() == RELOAD:
             broker.reload_files()
     except OSError:
         pass
-    stop.ask()
+    stop.request()
 
 
 def main() -> int:

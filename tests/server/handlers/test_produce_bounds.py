@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kohort.cli.serve import collect_seldom
+from kohort.cli.serve import reduce_garbage_collection
 from kohort.errors import ErrorCode
 from kohort.protocol.batch_format import HEADER_SIZE, read_header
 from kohort.protocol.batch_writing import recompress
@@ -143,7 +143,7 @@ async def test_many_batches_give_way(bench: HandlerBench, topic: str) -> None:
 def collected_seldom() -> Iterator[None]:
     """The garbage collector as `kohort serve` has it."""
     thresholds = gc.get_threshold()
-    collect_seldom()
+    reduce_garbage_collection()
     yield
     gc.set_threshold(*thresholds)
 

@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_argument(parser)
 
 
-def carry_out(options: argparse.Namespace, plan: ResetPlan, kept: ResetPlan, done: str) -> int:
-    """Execute `plan`, then keep `kept` in the file. Raises RefusedError."""
+def carry_out(options: argparse.Namespace, plan: ResetPlan, recorded: ResetPlan, done: str) -> int:
+    """Execute `plan`, then keep `recorded` in the file. Raises RefusedError."""
     check_output(options)
 
     async def work(admin: Admin) -> int:
@@ -38,7 +38,7 @@ def carry_out(options: argparse.Namespace, plan: ResetPlan, kept: ResetPlan, don
             await check(admin, plan, force=options.force)
         else:
             await execute(admin, plan, force=options.force)
-            plan_files.rewrite(options.file, kept)
+            plan_files.rewrite(options.file, recorded)
         show_plan(options.output, plan)
         print_message("dry run: nothing was changed" if options.dry_run else done)
         return 0

@@ -8,17 +8,17 @@ from typing import Any
 
 
 class Once(argparse.Action):
-    """An option that is given at most once: of two values, none may be passed over."""
+    """An option that may be given once. A second value is an error, not an override."""
 
-    def __call__(self, *given: Any, **_: Any) -> None:
-        _parser, namespace, values, *_flag = given
+    def __call__(self, *arguments: Any, **_: Any) -> None:
+        _parser, namespace, values, *_option = arguments
         if getattr(namespace, self.dest) is not None:
             raise argparse.ArgumentError(self, "is given twice")
         setattr(namespace, self.dest, values)
 
 
 def add_name(parser: argparse.ArgumentParser, flag: str, metavar: str, help: str) -> None:
-    """One name, which must be given. Its attribute is that of the flag."""
+    """One required name. Its attribute is that of the flag."""
     either = parser.add_mutually_exclusive_group(required=True)
     either.add_argument(
         _attribute(flag),
@@ -34,7 +34,7 @@ def add_name(parser: argparse.ArgumentParser, flag: str, metavar: str, help: str
 def add_names(
     parser: argparse.ArgumentParser, flag: str, metavar: str, help: str, *, required: bool = False
 ) -> None:
-    """Any number of names, or at least one; a list, in the attribute of the flag."""
+    """Any number of names, at least one if `required`. The attribute of the flag has the list."""
     either = parser.add_mutually_exclusive_group(required=True) if required else parser
     either.add_argument(
         _attribute(flag),

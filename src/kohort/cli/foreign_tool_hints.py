@@ -1,4 +1,4 @@
-"""What commands and options of Kafka's scripts and of kcat are called here, for error messages."""
+"""Names here for commands and options of Kafka's scripts and kcat, for error messages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -83,16 +83,18 @@ def hint(name: str, unknown: Sequence[str]) -> str:
 
     Without a command `name` is "": kcat has none.
     """
-    flags = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+    flags = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
     if not name:
         if list(unknown) in (["-v"], ["-V"]):
             return "; did you mean --version?"
         if not any(re.fullmatch("-[A-Za-z]", flag) for flag in flags):
             return ""
-        found = [_OF_KCAT[flag] for flag in flags if flag in _OF_KCAT]
-        return f"; kcat's options are those of {found[0] if found else 'kohort consume'}"
+        commands = [_OF_KCAT[flag] for flag in flags if flag in _OF_KCAT]
+        return f"; kcat's options are those of {commands[0] if commands else 'kohort consume'}"
     if name == "serve" and not flags:
         return "; give an address by --listen HOST:PORT, a setting by --set NAME=VALUE"
-    known = _OPTIONS.get(name, _CLIENT)
-    equivalents = [f"{flag} is {known[flag]}" for flag in dict.fromkeys(flags) if flag in known]
+    equivalent = _OPTIONS.get(name, _CLIENT)
+    equivalents = [
+        f"{flag} is {equivalent[flag]}" for flag in dict.fromkeys(flags) if flag in equivalent
+    ]
     return f"; here {', '.join(equivalents)}" if equivalents else ""

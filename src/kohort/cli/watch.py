@@ -1,7 +1,7 @@
-"""Looking again and again: `--watch` of commands that show something, and `kohort groups watch`.
+"""Refreshed output: `--watch` of commands, and `kohort groups watch`.
 
-On a terminal each look is drawn in place of the one before. Elsewhere each is a block of lines with
-an empty line behind it.
+On a terminal each refresh replaces the previous one. Other outputs get a block of lines for each,
+and an empty line after it.
 """
 
 import argparse
@@ -39,8 +39,8 @@ def check_interval(options: argparse.Namespace) -> None:
         raise RefusedError(f"--count {options.count}: is not a number of refreshes")
 
 
-async def looks(options: argparse.Namespace) -> AsyncIterator[None]:
-    """One for each look that `options` ask for, in their interval."""
+async def refreshes(options: argparse.Namespace) -> AsyncIterator[None]:
+    """Iterate once for each refresh, at the interval of `options`."""
     for number in count(1):
         yield
         if number == options.count:
@@ -54,7 +54,7 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_watched(options: argparse.Namespace, work: Callable[[Admin], Awaitable[int]]) -> int:
-    """As `run_with_admin`; with --watch `work` is done for each look, and the last code counts."""
+    """As `run_with_admin`; --watch runs `work` for each refresh, and returns the last exit code."""
     check_interval(options)
     if not options.watch:
         return run_with_admin(options, work)
@@ -67,17 +67,17 @@ async def _watch(
     out = sys.stdout
     is_terminal = out.isatty()
     code = 0
-    async for _ in looks(options):
+    async for _ in refreshes(options):
         screen = _Screen(is_terminal)
         with redirect_stdout(screen), redirect_stderr(screen if is_terminal else sys.stderr):
             code = await work(admin)
-        shown = screen.getvalue()
-        print(f"{_HOME_AND_CLEAR}{shown}" if is_terminal else shown, file=out, flush=True)
+        text = screen.getvalue()
+        print(f"{_HOME_AND_CLEAR}{text}" if is_terminal else text, file=out, flush=True)
     return code
 
 
 class _Screen(io.StringIO):
-    """Collects one look, to draw it at once."""
+    """Collects the output of a refresh, to print it at once."""
 
     def __init__(self, is_terminal: bool) -> None:
         super().__init__()

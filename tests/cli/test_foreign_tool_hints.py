@@ -8,7 +8,7 @@ import pytest
 
 from cli.running import Run, runner
 from kohort.cli.app import COMMANDS
-from kohort.cli.other_tools import _COMMANDS, _OPTIONS
+from kohort.cli.foreign_tool_hints import _COMMANDS, _OPTIONS
 
 
 @pytest.fixture
