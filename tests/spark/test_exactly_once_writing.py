@@ -314,7 +314,7 @@ class TestAnotherDriver:
         async def goes_on():
             producer, transaction = await target.begun(topics)
             await producer.send_and_wait(target.name, b"000060", partition=0)
-            with pytest.raises(KohortError, match="either another driver goes on"):
+            with pytest.raises(KohortError, match="either another driver runs this query"):
                 await asyncio.to_thread(target.write, 0, 30, 0)
             await transaction.__aexit__(None, None, None)
             await producer.close()
@@ -329,7 +329,7 @@ class TestAnotherDriver:
         target.write(0, 30, 0)
         target.write(30, 60, 1)
         monkeypatch.setattr(transaction, "is_committed", lambda *_: False)
-        with pytest.raises(KohortError, match="either another driver goes on"):
+        with pytest.raises(KohortError, match="either another driver runs this query"):
             target.write(0, 30, 0)
         target.write(30, 60, 1)
         assert target.numbers() == in_turn(60)

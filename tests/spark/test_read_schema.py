@@ -84,7 +84,7 @@ class TestWriting:
         ("types", "options", "says"),
         [
             ({"key": "string", "n": "long"}, {}, "column value is missing, .* columns are key, n"),
-            (TEXT, {"topic": None}, "neither option topic is set nor is there a column topic"),
+            (TEXT, {"topic": None}, "set the option topic, or add a column topic"),
             (
                 TEXT | {"topic": "binary"},
                 {"topic": None},

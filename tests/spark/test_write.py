@@ -187,7 +187,7 @@ class TestPartitionsThatAreNotThere:
     ("query", "options", "told"),
     [
         ("select 'k' key", {"topic": "t"}, "column value is missing"),
-        ("select 'v' value", {}, "neither option topic is set nor is there a column topic"),
+        ("select 'v' value", {}, "set the option topic, or add a column topic"),
         ("select 1 value", {"topic": "t"}, "column value is int; cast it to string or binary"),
         (
             "select 'v' value, 1L partition",

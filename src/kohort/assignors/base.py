@@ -114,11 +114,12 @@ def rebalance_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
 
     Raises `ConfigError` if they have none in common.
     """
-    of = list(assignors)
-    common = set(RebalanceProtocol).intersection(*(each.protocols for each in of))
+    listed = list(assignors)
+    common = set(RebalanceProtocol).intersection(*(assignor.protocols for assignor in listed))
     if not common:
         names = ", ".join(
-            (f"{each.name} ({'/'.join(one.name for one in each.protocols)})") for each in of
+            (f"{assignor.name} ({'/'.join(protocol.name for protocol in assignor.protocols)})")
+            for assignor in listed
         )
         raise ConfigError(
             f"no rebalance protocol is supported by all assignors: {names}; leave some of them out"
@@ -133,8 +134,8 @@ def java_order(text: str) -> bytes:
 
 def java_sorted(texts: Iterable[Text]) -> list[Text]:
     """Strings as Java sorts them."""
-    found = list(texts)
-    return sorted(found, key=None if all(map(str.isascii, found)) else java_order)
+    listed = list(texts)
+    return sorted(listed, key=None if all(map(str.isascii, listed)) else java_order)
 
 
 def member_order(member: Member) -> tuple[bool, bytes]:

@@ -77,7 +77,7 @@ def decode_member(joined: SubscribedMember) -> Member:
 
 
 def encode_metadata(
-    of: Assignor,
+    assignor: Assignor,
     topics: Iterable[str],
     *,
     previous: Sequence[TopicPartition] = (),
@@ -92,7 +92,7 @@ def encode_metadata(
     """
     subscription = Subscription(
         topics=tuple(sorted(topics, key=java_order)),
-        user_data=of.subscription_user_data(previous, generation),
+        user_data=assignor.subscription_user_data(previous, generation),
         owned=tuple(sorted(owned_partitions)),
         generation=generation,
         rack=rack,
@@ -103,7 +103,8 @@ def encode_metadata(
 def _encode(assignment: Assignment) -> bytes:
     """Each topic once, where it comes first, as Java writes it."""
     topics = {
-        partition.topic: at for at, partition in reversed(list(enumerate(assignment.partitions)))
+        partition.topic: index
+        for index, partition in reversed(list(enumerate(assignment.partitions)))
     }
     grouped = sorted(assignment.partitions, key=lambda partition: topics[partition.topic])
     return encode_assignment(Assignment(partitions=tuple(grouped), user_data=assignment.user_data))

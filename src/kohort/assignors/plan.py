@@ -107,23 +107,23 @@ def plan(assignor: Assignor, topics: Topics, members: Sequence[Member], change: 
 
 
 def _without(members: Sequence[Member], leaving: Collection[MemberId]) -> list[Member]:
-    known = {member.member_id for member in members}
-    if unknown := [member for member in leaving if member not in known]:
+    member_ids = {member.member_id for member in members}
+    if unknown := [member for member in leaving if member not in member_ids]:
         raise ConfigError(
             f"no member is called {unknown[0]!r}: the group has "
-            f"{', '.join(sorted(known)) or 'none'}"
+            f"{', '.join(sorted(member_ids)) or 'none'}"
         )
     return [member for member in members if member.member_id not in leaving]
 
 
 def _check_ids(members: Iterable[Member]) -> None:
-    seen: set[MemberId] = set()
+    checked: set[MemberId] = set()
     for member in members:
-        if member.member_id in seen:
+        if member.member_id in checked:
             raise ConfigError(
                 f"there is a member {member.member_id!r} already: who joins needs another id"
             )
-        seen.add(member.member_id)
+        checked.add(member.member_id)
 
 
 def _grown(topics: Topics, partitions: Mapping[str, int]) -> Topics:
@@ -151,7 +151,7 @@ def _settle(assignor: Assignor, topics: Topics, members: Sequence[Member]) -> tu
         }
         # A member that revokes under the cooperative protocol joins again, and with it everybody.
         if _is_eager(assignor) or all(
-            set(each.owned_partitions) <= set(after[each.member_id]) for each in members
+            set(member.owned_partitions) <= set(after[member.member_id]) for member in members
         ):
             return after, rounds
         members = [replace(member, owned_partitions=after[member.member_id]) for member in members]

@@ -86,11 +86,11 @@ class TopicDivision:
 
     def take(self, member: int, partitions: Iterable[int]) -> None:
         """At most `room(member)` free ones."""
-        taken = self.taken.setdefault(member, [])
+        own_partitions = self.taken.setdefault(member, [])
         for partition in partitions:
-            taken.append(partition)
+            own_partitions.append(partition)
             del self.free[partition]
-        if len(taken) > self._share:
+        if len(own_partitions) > self._share:
             self._extras -= 1
 
     def take_ranges(self) -> None:

@@ -12,8 +12,8 @@ from kohort.util.text import closest
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
     {
-        each.name: each
-        for each in (
+        assignor.name: assignor
+        for assignor in (
             RangeAssignor(),
             RoundRobinAssignor(),
             StickyAssignor(),

@@ -23,12 +23,12 @@ class RoundRobinAssignor(Assignor):
         turn = 0
         subscribers = subscribers_by_topic(topics, ordered)
         for topic in sorted(subscribers, key=java_order):
-            places = subscribers[topic]
-            at = bisect_left(places, turn)
+            turns = subscribers[topic]
+            index = bisect_left(turns, turn)
             for partition in range(len(topics[topic])):
-                place = places[(at + partition) % len(places)]
-                dealt[place].append(TopicPartition(topic, partition))
-                turn = place + 1  # beyond the last one, the search wraps to the first
+                owner_turn = turns[(index + partition) % len(turns)]
+                dealt[owner_turn].append(TopicPartition(topic, partition))
+                turn = owner_turn + 1  # beyond the last one, the search wraps to the first
         return {
             member.member_id: Assignment(partitions=tuple(partitions))
             for member, partitions in zip(ordered, dealt, strict=True)

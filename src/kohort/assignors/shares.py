@@ -63,8 +63,8 @@ def fair_shares(pools: Sequence[Pool]) -> list[dict[int, int]]:
         numbers, closed = open_problems.pop()
         flow = Flow([pools[number].without(closed) for number in numbers], far_cost)
         heavy = flow.level()
-        for number, held in zip(numbers, flow.held, strict=True):
-            shares[number] = {member: count for member, count in held.items() if count}
+        for number, counts in zip(numbers, flow.held, strict=True):
+            shares[number] = {member: count for member, count in counts.items() if count}
         if heavy:
             light = [number for number in numbers if heavy.isdisjoint(shares[number])]
             open_problems.append((light, closed | heavy))
@@ -91,7 +91,7 @@ class Flow:
         """Member -> the pools of which it holds any."""
         self._prices = dict.fromkeys(self.loads, 0)
         self._pool_prices = [0] * len(pools)
-        for number in sorted(range(len(pools)), key=lambda each: len(pools[each].members)):
+        for number in sorted(range(len(pools)), key=lambda index: len(pools[index].members)):
             self._place(number, pools[number])
 
     def level(self) -> frozenset[int]:
@@ -142,9 +142,9 @@ class Flow:
 
     def _hold(self, number: int, member: int, count: int) -> None:
         self.loads[member] += count
-        held = self.held[number]
-        held[member] = held.get(member, 0) + count
-        if held[member]:
+        counts = self.held[number]
+        counts[member] = counts.get(member, 0) + count
+        if counts[member]:
             self.holds[member].add(number)
         else:
             self.holds[member].discard(number)
@@ -184,9 +184,9 @@ class Flow:
 
     def _push(self, path: Sequence[int]) -> None:
         """Along member, pool, member, …, member."""
-        for at in range(0, len(path) - 1, 2):
-            self._hold(path[at + 1], path[at], -1)
-            self._hold(path[at + 1], path[at + 2], 1)
+        for index in range(0, len(path) - 1, 2):
+            self._hold(path[index + 1], path[index], -1)
+            self._hold(path[index + 1], path[index + 2], 1)
 
     def _reprice(self, above: Iterable[int], start: int, limit: int) -> frozenset[int]:
         """Reprice by Dijkstra from members above the limit to the nearest below it.
@@ -227,11 +227,13 @@ class Flow:
 
     def from_pool(self, number: int) -> Iterator[tuple[int, int]]:
         """The members that could take a partition of the pool, and at what price: at least 0."""
-        price, held = self._pool_prices[number], self.held[number]
+        price, counts = self._pool_prices[number], self.held[number]
         for member in self._pools[number].members:
             yield (
                 member,
-                price + self._cost(number, member, held.get(member, 0) + 1) - self._prices[member],
+                price
+                + self._cost(number, member, counts.get(member, 0) + 1)
+                - self._prices[member],
             )
 
     def is_free(self, is_pool: bool, number: int, end: int) -> bool:
@@ -278,7 +280,7 @@ class FreePaths:
             path.append(step)
             if is_pool and self._flow.loads[step] < self._limit:
                 self._seen.difference_update(
-                    (at % 2 == 1, number) for at, number in enumerate(path)
+                    (index % 2 == 1, number) for index, number in enumerate(path)
                 )
                 return path
             self._seen.add((not is_pool, step))

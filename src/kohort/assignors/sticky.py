@@ -191,15 +191,17 @@ def _kinds(
 ) -> dict[Kind, list[TopicPartition]]:
     """The partitions of each kind, sorted."""
     kinds: dict[Kind, list[TopicPartition]] = {}
-    used = frozenset(rack for rack in racks if rack is not None)
+    member_racks = frozenset(rack for rack in racks if rack is not None)
     for topic in sorted(subscribers, key=java_order):
         members = tuple(subscribers[topic])
         by_racks: dict[frozenset[str], Kind] = {}
         for number, replicas in enumerate(topics[topic]):
-            here = replicas & used
-            if here not in by_racks:
-                by_racks[here] = Kind(members, frozenset(_far(members, racks, here)))
-            kinds.setdefault(by_racks[here], []).append(TopicPartition(topic, number))
+            member_replicas = replicas & member_racks
+            if member_replicas not in by_racks:
+                by_racks[member_replicas] = Kind(
+                    members, frozenset(_far(members, racks, member_replicas))
+                )
+            kinds.setdefault(by_racks[member_replicas], []).append(TopicPartition(topic, number))
     return kinds
 
 
@@ -226,21 +228,21 @@ def hand_out(
     is free goes round, topic by topic. So the members have equal parts of each topic as far as
     possible, not only of all topics together.
     """
-    left = dict(share)
+    remaining = dict(share)
     free = set(partitions)
     for partition in sorted(
         (p for p in partitions if p in owners), key=lambda p: (p.partition, p.topic)
     ):
         owner = owners[partition]
-        if left.get(owner):
-            left[owner] -= 1
+        if remaining.get(owner):
+            remaining[owner] -= 1
             free.discard(partition)
             yield partition, owner
-    takers = deque(member for member in sorted(left) if left[member])
+    takers = deque(member for member in sorted(remaining) if remaining[member])
     for partition in partitions:
         if partition in free:
             taker = takers.popleft()
-            left[taker] -= 1
-            if left[taker]:
+            remaining[taker] -= 1
+            if remaining[taker]:
                 takers.append(taker)
             yield partition, taker

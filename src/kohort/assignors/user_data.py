@@ -34,10 +34,10 @@ def encode_previous(partitions: Sequence[TopicPartition], generation: int) -> by
 def decode_previous(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
     """sticky v1 or v0: the partitions, and their generation, -1 if unknown. Never raises."""
     try:
-        partitions, at = _read_partitions(data or b"")
+        partitions, position = _read_partitions(data or b"")
     except (error, UnicodeDecodeError, MalformedError):
         return (), UNKNOWN_GENERATION
-    return partitions, decode_generation((data or b"")[at:])
+    return partitions, decode_generation((data or b"")[position:])
 
 
 def encode_generation(generation: int) -> bytes:
@@ -58,15 +58,15 @@ def _read_partitions(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
 
     Raises struct.error, UnicodeDecodeError or `MalformedError` for anything else.
     """
-    topics, at = _INT32.unpack_from(data)[0], _INT32.size
+    topics, position = _INT32.unpack_from(data)[0], _INT32.size
     read: list[TopicPartition] = []
     for _ in range(topics):
-        if (length := _INT16.unpack_from(data, at)[0]) < 0:
+        if (length := _INT16.unpack_from(data, position)[0]) < 0:
             raise MalformedError("a topic without a name")
-        at += _INT16.size + length
-        topic = data[at - length : at].decode()
-        numbers = Struct(f">{_INT32.unpack_from(data, at)[0]}i")
-        at += _INT32.size
-        read.extend(TopicPartition(topic, number) for number in numbers.unpack_from(data, at))
-        at += numbers.size
-    return tuple(read), at
+        position += _INT16.size + length
+        topic = data[position - length : position].decode()
+        numbers = Struct(f">{_INT32.unpack_from(data, position)[0]}i")
+        position += _INT32.size
+        read.extend(TopicPartition(topic, number) for number in numbers.unpack_from(data, position))
+        position += numbers.size
+    return tuple(read), position

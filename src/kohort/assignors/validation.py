@@ -46,11 +46,11 @@ def validate_assignment(
 def _wrong_members(
     members: Sequence[Member], assigned: Mapping[MemberId, Assignment]
 ) -> Iterator[str]:
-    known = {member.member_id for member in members}
-    for member_id in sorted(known - assigned.keys()):
+    member_ids = {member.member_id for member in members}
+    for member_id in sorted(member_ids - assigned.keys()):
         yield f"member {member_id!r} has no assignment, not even an empty one"
     for member_id, assignment in assigned.items():
-        if member_id not in known:
+        if member_id not in member_ids:
             yield f"there is no member {member_id!r} in the group"
         elif not isinstance(assignment, Assignment):
             yield f"member {member_id!r} gets {assignment!r} instead of an Assignment"
@@ -66,7 +66,7 @@ def _wrong_partitions(
     owners: dict[TopicPartition, MemberId] = {}
     owned_by = {tp: member.member_id for member in members for tp in member.owned_partitions}
     for member in members:
-        kept = set(member.owned_partitions)
+        owned_before = set(member.owned_partitions)
         for tp in assigned[member.member_id].partitions:
             if tp in owners:
                 yield f"{tp} is assigned to {owners[tp]!r} and to {member.member_id!r}"
@@ -74,14 +74,14 @@ def _wrong_partitions(
                 yield f"{tp} is assigned to {member.member_id!r}, which does not subscribe to it"
             elif not 0 <= tp.partition < len(topics.get(tp.topic, ())):
                 yield f"{tp} is assigned to {member.member_id!r}, but there is no such partition"
-            elif cooperative and tp in owned_by and tp not in kept:
+            elif cooperative and tp in owned_by and tp not in owned_before:
                 yield (
                     f"{tp} moves to {member.member_id!r} while {owned_by[tp]!r} owns it: leave it "
                     "out, and assign it in the rebalance after its owner has revoked it"
                 )
             owners.setdefault(tp, member.member_id)
-    awaited = owned_by.keys() if cooperative else ()
+    revocable = owned_by.keys() if cooperative else ()
     for topic in sorted({topic for member in members for topic in member.topics}):
         for number in range(len(topics.get(topic, ()))):
-            if (tp := TopicPartition(topic, number)) not in owners and tp not in awaited:
+            if (tp := TopicPartition(topic, number)) not in owners and tp not in revocable:
                 yield f"{tp} is assigned to no member"

@@ -97,9 +97,9 @@ def header_column(data: Array, headers_at: Array, totals: Array) -> pa.Array:
         data, headers_at, lists.array, validity.array, names.ends.array, names.data.array,
         contents.ends.array, contents.data.array, contents.validity.array,
     )  # fmt: skip
-    found = int(lists.array[rows])
-    name_column = names.column(pa.string(), found, int(names.ends.array[found]), 0)
-    content_column = contents.column(pa.binary(), found, int(contents.ends.array[found]), nulls)
+    first = int(lists.array[rows])
+    name_column = names.column(pa.string(), first, int(names.ends.array[first]), 0)
+    content_column = contents.column(pa.binary(), first, int(contents.ends.array[first]), nulls)
     entry_column = pa.StructArray.from_arrays(
         [_valid_utf8(name_column), content_column], fields=list(HEADERS.value_type)
     )

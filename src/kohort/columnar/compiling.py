@@ -52,10 +52,10 @@ class Kernel:
         # numba's calling convention: an array is seven values or more, of which the first two (its
         # owners) do not count here; the result and an exception come by reference.
         types: list[Any] = [ctypes.c_void_p, ctypes.c_void_p]
-        for each in self.parameters:
-            if each.dimensions:
+        for parameter in self.parameters:
+            if parameter.dimensions:
                 types += [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_void_p]
-                types += [ctypes.c_int64] * 2 * each.dimensions
+                types += [ctypes.c_int64] * 2 * parameter.dimensions
             else:
                 types.append(ctypes.c_int64)
         return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(addresses()[self.function.__name__])

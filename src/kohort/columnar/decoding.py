@@ -60,14 +60,14 @@ def decode(
 
     Raises KohortError too, if a column of them is more than 2 GiB.
     """
-    wanted = RecordRange(
+    record_range = RecordRange(
         topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
     )
-    found = list(_decode(data, wanted, aborted, _TOGETHER, check_crcs))
-    if len(found) == 1:
-        return found[0]
+    batches = list(_decode(data, record_range, aborted, _TOGETHER, check_crcs))
+    if len(batches) == 1:
+        return batches[0]
     schema = record_schema(include_headers=include_headers)
-    together = pa.Table.from_batches(found, schema).combine_chunks().to_batches()
+    together = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
     if len(together) > 1:
         raise KohortError(
             f"{topic}-{partition}: more records than one record batch holds: use decode_batches"
@@ -96,34 +96,36 @@ def decode_batches(
     Raises KafkaError: CORRUPT_MESSAGE if the bytes are damaged, MESSAGE_TOO_LARGE if a batch
     exceeds `max_inflated` bytes after decompression, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    wanted = RecordRange(
+    record_range = RecordRange(
         topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
     )
     limits = _TOGETHER._replace(rows=max_rows, inflated=max_inflated)
-    for found in _decode(data, wanted, aborted, limits, check_crcs):
-        for start in range(0, found.num_rows, max_rows):
-            yield found.slice(start, max_rows)
+    for batch in _decode(data, record_range, aborted, limits, check_crcs):
+        for start in range(0, batch.num_rows, max_rows):
+            yield batch.slice(start, max_rows)
 
 
 def _decode(
     data: Input,
-    wanted: RecordRange,
+    record_range: RecordRange,
     aborted: Iterable[AbortedTransaction],
     limits: PayloadLimits,
     check_crcs: bool,
 ) -> Iterator[pa.RecordBatch]:
     array = as_bytes(data)
     try:
-        chosen = select(scan(array), data, wanted.from_offset, wanted.to_offset, aborted)
+        chosen = select(
+            scan(array), data, record_range.from_offset, record_range.to_offset, aborted
+        )
         for payload in payloads(array, chosen, limits, check_crcs=check_crcs):
-            yield _record_batch(payload, wanted)
+            yield _record_batch(payload, record_range)
     except KafkaError as error:
         raise KafkaError(
-            error.code, (f"{wanted.topic}-{wanted.partition}: {error.message}")
+            error.code, (f"{record_range.topic}-{record_range.partition}: {error.message}")
         ) from None
 
 
-def _record_batch(payload: Payload, wanted: RecordRange) -> pa.RecordBatch:
+def _record_batch(payload: Payload, record_range: RecordRange) -> pa.RecordBatch:
     data, batches = payload
     capacity, size = int(batches[:, kernels.COUNT].sum()), int(batches[:, kernels.SIZE].sum())
     offsets, timestamps, types = (
@@ -132,11 +134,11 @@ def _record_batch(payload: Payload, wanted: RecordRange) -> pa.RecordBatch:
         Buffer(capacity, np.int32),
     )
     keys, values = Variable(capacity, size), Variable(capacity, size)
-    headers_at = np.empty(capacity if wanted.include_headers else 0, np.int64)
+    headers_at = np.empty(capacity if record_range.include_headers else 0, np.int64)
     totals = np.zeros(kernels.TOTALS, np.int64)
     broken = kernels.read_records(
-        data, batches, wanted.from_offset, wanted.to_offset, offsets.array, timestamps.array,
-        types.array,
+        data, batches, record_range.from_offset, record_range.to_offset, offsets.array,
+        timestamps.array, types.array,
         keys.ends.array, keys.data.array, keys.validity.array,
         values.ends.array, values.data.array, values.validity.array, headers_at, totals,
     )  # fmt: skip
@@ -148,14 +150,14 @@ def _record_batch(payload: Payload, wanted: RecordRange) -> pa.RecordBatch:
     columns = [
         keys.column(pa.binary(), rows, key_bytes, null_keys),
         values.column(pa.binary(), rows, value_bytes, null_values),
-        topic_column(wanted.topic, rows),
-        partition_column(wanted.partition, rows),
+        topic_column(record_range.topic, rows),
+        partition_column(record_range.partition, rows),
         offsets.numbers(pa.int64(), rows),
         timestamps.numbers(RECORDS.field("timestamp").type, rows),
         types.numbers(pa.int32(), rows),
     ]
-    if wanted.include_headers:
+    if record_range.include_headers:
         columns.append(header_column(data, headers_at[:rows], totals))
     return pa.RecordBatch.from_arrays(
-        columns, schema=record_schema(include_headers=wanted.include_headers)
+        columns, schema=record_schema(include_headers=record_range.include_headers)
     )

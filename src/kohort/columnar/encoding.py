@@ -125,17 +125,17 @@ def _milliseconds(column: pa.Array, now: int) -> Array:
 
 
 def partitions_of(
-    rows: Rows, partitions: int, given: pa.Array | None, *, filled: int, stay_bytes: int
+    rows: Rows, partitions: int, column: pa.Array | None, *, filled: int, stay_bytes: int
 ) -> Array:
-    """The partition of each row, int32: the `given` one, else by its key, as Java's producer does.
+    """The partition of each row, int32: the `column` one, else by its key, as Java's producer does.
 
     Rows with neither go to partition `filled`, and to the next one after each `stay_bytes` of
     values (KIP-794).
     """
-    if given is None:
+    if column is None:
         chosen = np.full(len(rows), -1, np.int32)
     else:
-        chosen = given.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False).copy()
+        chosen = column.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False).copy()
     if kernels.partition_keys(*rows.keys, partitions, chosen):
         free = np.flatnonzero(chosen < 0)
         sizes = np.diff(rows.values.ends)[free].astype(np.int64)

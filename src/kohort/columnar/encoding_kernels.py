@@ -42,25 +42,27 @@ _MASK: Final = 0xFFFFFFFF
 
 
 @helper
-def _murmur2(data: Array, at: Number, size: Number) -> Number:
+def _murmur2(data: Array, position: Number, size: Number) -> Number:
     """Kafka's Utils.murmur2, as an unsigned number of 32 bits."""
     h = np.uint64(_SEED) ^ np.uint64(size)
     mask, m = np.uint64(_MASK), np.uint64(_M)
-    end = at + (size & ~np.int64(3))
-    while at < end:
-        k = np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8)
-        k |= np.uint64(data[at + 2]) << np.uint64(16) | np.uint64(data[at + 3]) << np.uint64(24)
+    end = position + (size & ~np.int64(3))
+    while position < end:
+        k = np.uint64(data[position]) | np.uint64(data[position + 1]) << np.uint64(8)
+        k |= np.uint64(data[position + 2]) << np.uint64(16) | np.uint64(
+            data[position + 3]
+        ) << np.uint64(24)
         k = k * m & mask
         k = (k ^ k >> np.uint64(24)) * m & mask
         h = h * m & mask ^ k
-        at += 4
-    rest = size & 3
-    if rest > 0:
-        if rest > 2:
-            h ^= np.uint64(data[at + 2]) << np.uint64(16)
-        if rest > 1:
-            h ^= np.uint64(data[at + 1]) << np.uint64(8)
-        h = (h ^ np.uint64(data[at])) * m & mask
+        position += 4
+    tail_size = size & 3
+    if tail_size > 0:
+        if tail_size > 2:
+            h ^= np.uint64(data[position + 2]) << np.uint64(16)
+        if tail_size > 1:
+            h ^= np.uint64(data[position + 1]) << np.uint64(8)
+        h = (h ^ np.uint64(data[position])) * m & mask
     h = (h ^ h >> np.uint64(13)) * m & mask
     return h ^ h >> np.uint64(15)
 
@@ -73,17 +75,17 @@ def partition_keys(
 
     Rows without a key stay negative. Returns their number.
     """
-    left = np.int64(0)
+    without_key = np.int64(0)
     for row in range(len(chosen)):
         if chosen[row] >= 0:
             continue
         if len(nulls) > 0 and nulls[row] != 0:
-            left += 1
+            without_key += 1
             continue
         start = np.int64(ends[row])
-        found = _murmur2(data, start, np.int64(ends[row + 1]) - start)
-        chosen[row] = np.int64(found & np.uint64(0x7FFFFFFF)) % partitions
-    return left
+        hash_ = _murmur2(data, start, np.int64(ends[row + 1]) - start)
+        chosen[row] = np.int64(hash_ & np.uint64(0x7FFFFFFF)) % partitions
+    return without_key
 
 
 @helper
@@ -98,15 +100,15 @@ def _size_of(number: Number) -> Number:
 
 
 @helper
-def _put(out: Array, at: Number, number: Number) -> Number:
+def _put(out: Array, position: Number, number: Number) -> Number:
     """Write a zigzag varint; where it ends."""
     raw = np.uint64((number << 1) ^ (number >> 63))
     while raw > np.uint64(127):
-        out[at] = np.uint8(raw & np.uint64(127) | np.uint64(128))
+        out[position] = np.uint8(raw & np.uint64(127) | np.uint64(128))
         raw >>= np.uint64(7)
-        at += 1
-    out[at] = np.uint8(raw)
-    return at + 1
+        position += 1
+    out[position] = np.uint8(raw)
+    return position + 1
 
 
 @helper
@@ -116,12 +118,12 @@ def _size_of_string(size: Number) -> Number:
 
 
 @helper
-def _put_string(out: Array, at: Number, data: Array, start: Number, size: Number) -> Number:
-    at = _put(out, at, size)
+def _put_string(out: Array, position: Number, data: Array, start: Number, size: Number) -> Number:
+    position = _put(out, position, size)
     if size > 0:
-        copy(out, at, data, start, size)
-        at += size
-    return at
+        copy(out, position, data, start, size)
+        position += size
+    return position
 
 
 @helper
@@ -161,7 +163,7 @@ def write_records(
     headers, and is empty if there are none. Returns the number of written rows, or -size if not
     even the first fits, which has that size.
     """
-    at = written = np.int64(0)
+    position = written = np.int64(0)
     base = latest = timestamps[rows[0]]
     has_headers = len(list_ends) > 0
     for row in rows:
@@ -176,24 +178,28 @@ def write_records(
         for entry in range(first, last):
             size += _size_of_string(np.int64(name_ends[entry + 1]) - np.int64(name_ends[entry]))
             size += _size_of_string(_size_at(content_ends, content_nulls, entry))
-        needed = size + _size_of(size)
-        if needed > len(out) - at:
+        total = size + _size_of(size)
+        if total > len(out) - position:
             if written == 0:
-                return -needed
+                return -total
             break
-        at = _put(out, at, size)
-        out[at] = 0
-        at = _put(out, _put(out, at + 1, delta), written)
-        at = _put_string(out, at, keys, np.int64(key_ends[row]), key_size)
-        at = _put_string(out, at, values, np.int64(value_ends[row]), value_size)
-        at = _put(out, at, last - first)
+        position = _put(out, position, size)
+        out[position] = 0
+        position = _put(out, _put(out, position + 1, delta), written)
+        position = _put_string(out, position, keys, np.int64(key_ends[row]), key_size)
+        position = _put_string(out, position, values, np.int64(value_ends[row]), value_size)
+        position = _put(out, position, last - first)
         for entry in range(first, last):
             start = np.int64(name_ends[entry])
-            at = _put_string(out, at, names, start, np.int64(name_ends[entry + 1]) - start)
+            position = _put_string(
+                out, position, names, start, np.int64(name_ends[entry + 1]) - start
+            )
             content_size = _size_at(content_ends, content_nulls, entry)
-            at = _put_string(out, at, contents, np.int64(content_ends[entry]), content_size)
+            position = _put_string(
+                out, position, contents, np.int64(content_ends[entry]), content_size
+            )
         latest = max(latest, timestamps[row])
         written += 1
-    totals[SIZE] = at
+    totals[SIZE] = position
     totals[MAX_TIMESTAMP] = latest
     return written

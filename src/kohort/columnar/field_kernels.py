@@ -53,15 +53,15 @@ def find_fields(
     row = np.int64(0)
     bounds[0] = 0
     for index in range(len(batches)):
-        at = batches[index, POSITION]
-        batch_end = at + batches[index, SIZE]
+        position = batches[index, POSITION]
+        batch_end = position + batches[index, SIZE]
         base_offset = batches[index, BASE_OFFSET]
         base_timestamp = batches[index, BASE_TIMESTAMP]
         is_append_time = batches[index, ATTRIBUTES] & LOG_APPEND_TIME != 0
         first = row
         for _ in range(batches[index, COUNT]):
             end, timestamp, delta, key, key_size, value, value_size = next_record(
-                data, at, batch_end
+                data, position, batch_end
             )
             if end < 0:
                 return index
@@ -87,8 +87,8 @@ def find_fields(
                 if data[value_end] != 0 or end - value_end != 1:
                     validity[(part + HEADERS) >> 3] |= np.uint8(1 << ((part + HEADERS) & 7))
                 row += 1
-            at = end
-        if at != batch_end:
+            position = end
+        if position != batch_end:
             return index
         rows_by_batch[index] = row - first
     return -1

@@ -63,17 +63,17 @@ _LATEST_MS: Final = (2**63 - 1) // _US_PER_MS
 
 
 @helper
-def _big_endian(data: Array, at: Number, size: Number) -> Number:
+def _big_endian(data: Array, position: Number, size: Number) -> Number:
     """`size` bytes as an unsigned number; the caller knows that they are there."""
     number = np.int64(0)
-    for each in range(at, at + size):
-        number = (number << 8) | np.int64(data[each])
+    for index in range(position, position + size):
+        number = (number << 8) | np.int64(data[index])
     return number
 
 
 @helper
-def _int32(data: Array, at: Number) -> Number:
-    number = _big_endian(data, at, 4)
+def _int32(data: Array, position: Number) -> Number:
+    number = _big_endian(data, position, 4)
     return number - (np.int64(1) << 32) if number >= np.int64(1) << 31 else number
 
 
@@ -85,85 +85,85 @@ def scan(data: Array, table: Array) -> Number:
     batch.
     """
     end = len(data)
-    at = np.int64(0)
-    found = 0
-    while end - at >= _HEADER_SIZE:
-        length = _int32(data, at + 8)
-        if length < _HEADER_SIZE - 12 or data[at + 16] != 2:
-            return -1 - at
-        if length + 12 > end - at:
+    position = np.int64(0)
+    count = 0
+    while end - position >= _HEADER_SIZE:
+        length = _int32(data, position + 8)
+        if length < _HEADER_SIZE - 12 or data[position + 16] != 2:
+            return -1 - position
+        if length + 12 > end - position:
             break
-        if found < len(table):
-            row = table[found]
-            row[POSITION] = at
+        if count < len(table):
+            row = table[count]
+            row[POSITION] = position
             row[SIZE] = length + 12
-            row[BASE_OFFSET] = _big_endian(data, at, 8)
-            row[LEADER_EPOCH] = _int32(data, at + 12)
-            row[CRC] = _big_endian(data, at + 17, 4)
-            row[ATTRIBUTES] = _big_endian(data, at + 21, 2)
-            row[LAST_OFFSET] = row[BASE_OFFSET] + _int32(data, at + 23)
-            row[BASE_TIMESTAMP] = _big_endian(data, at + 27, 8)
-            row[MAX_TIMESTAMP] = _big_endian(data, at + 35, 8)
-            row[PRODUCER_ID] = _big_endian(data, at + 43, 8)
-            row[COUNT] = _int32(data, at + 57)
-        found += 1
-        at += length + 12
-    return found
+            row[BASE_OFFSET] = _big_endian(data, position, 8)
+            row[LEADER_EPOCH] = _int32(data, position + 12)
+            row[CRC] = _big_endian(data, position + 17, 4)
+            row[ATTRIBUTES] = _big_endian(data, position + 21, 2)
+            row[LAST_OFFSET] = row[BASE_OFFSET] + _int32(data, position + 23)
+            row[BASE_TIMESTAMP] = _big_endian(data, position + 27, 8)
+            row[MAX_TIMESTAMP] = _big_endian(data, position + 35, 8)
+            row[PRODUCER_ID] = _big_endian(data, position + 43, 8)
+            row[COUNT] = _int32(data, position + 57)
+        count += 1
+        position += length + 12
+    return count
 
 
 @helper
-def _varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
-    """The zigzag varint at `at` and its end; -1 as the end if it exceeds `end` or 64 bits."""
+def _varint(data: Array, position: Number, end: Number) -> tuple[Number, Number]:
+    """The zigzag varint at `position` and its end; -1 as the end if it exceeds `end` or 64 bits."""
     raw = np.uint64(0)
     for shift in range(0, 70, 7):
-        if at >= end:
+        if position >= end:
             return 0, -1
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         if shift == 63 and byte > 1:
             return 0, -1
         raw |= np.uint64(byte & 0x7F) << np.uint64(shift)
         if byte < 128:
-            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
+            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), position
     return 0, -1
 
 
 @helper
-def small_varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
+def small_varint(data: Array, position: Number, end: Number) -> tuple[Number, Number]:
     """`_varint`, sooner for the one or two bytes that nearly all numbers take."""
-    if end - at < 2:
-        return _varint(data, at, end)
-    raw = np.int64(data[at])
+    if end - position < 2:
+        return _varint(data, position, end)
+    raw = np.int64(data[position])
     if raw < 128:
-        return (raw >> 1) ^ -(raw & 1), at + 1
-    more = np.int64(data[at + 1])
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    more = np.int64(data[position + 1])
     if more < 128:
         raw = (raw & 0x7F) | (more << 7)
-        return (raw >> 1) ^ -(raw & 1), at + 2
-    return _varint(data, at, end)
+        return (raw >> 1) ^ -(raw & 1), position + 2
+    return _varint(data, position, end)
 
 
 @helper
 def next_record(
-    data: Array, at: Number, batch_end: Number
+    data: Array, position: Number, batch_end: Number
 ) -> tuple[Number, Number, Number, Number, Number, Number, Number]:
-    """The fields of the record at `at`; its headers come behind the value.
+    """The fields of the record at `position`; its headers come behind the value.
 
     They are its end, the deltas of timestamp and offset, and position and size of key and value;
     the size is negative for null. The end is -1 if they exceed the record, or that its batch.
     """
     broken = -1, 0, 0, 0, 0, 0, 0
-    length, at = small_varint(data, at, batch_end)
-    if at < 0 or length < 0 or length > batch_end - at:
+    length, position = small_varint(data, position, batch_end)
+    if position < 0 or length < 0 or length > batch_end - position:
         return broken
-    end = at + length
-    timestamp, at = small_varint(data, at + 1, end)
-    if at < 0:
+    end = position + length
+    timestamp, position = small_varint(data, position + 1, end)
+    if position < 0:
         return broken
-    delta, at = small_varint(data, at, end)
-    if at < 0:
+    delta, position = small_varint(data, position, end)
+    if position < 0:
         return broken
-    key_size, key = small_varint(data, at, end)
+    key_size, key = small_varint(data, position, end)
     if key < 0 or key_size > end - key:
         return broken
     value_size, value = small_varint(data, key + max(key_size, 0), end)
@@ -173,25 +173,25 @@ def next_record(
 
 
 @helper
-def _skip_headers(data: Array, at: Number, end: Number, totals: Array) -> Number:
-    """The end of the headers at `at`, -1 if it is outside their record; counts them in `totals`."""
-    count, at = small_varint(data, at, end)
-    if at < 0 or count < 0:
+def _skip_headers(data: Array, position: Number, end: Number, totals: Array) -> Number:
+    """The end of the headers at `position`, -1 if it is outside the record; adds to `totals`."""
+    count, position = small_varint(data, position, end)
+    if position < 0 or count < 0:
         return -1
     for _ in range(count):
-        size, at = small_varint(data, at, end)
-        if at < 0 or size < 0 or size > end - at:
+        size, position = small_varint(data, position, end)
+        if position < 0 or size < 0 or size > end - position:
             return -1
-        at += size
+        position += size
         totals[HEADER_BYTES] += size
-        size, at = small_varint(data, at, end)
-        if at < 0 or size > end - at:
+        size, position = small_varint(data, position, end)
+        if position < 0 or size > end - position:
             return -1
         if size > 0:
-            at += size
+            position += size
             totals[HEADER_BYTES] += size
     totals[HEADERS] += count
-    return at
+    return position
 
 
 @helper
@@ -244,29 +244,29 @@ def read_records(
     key_ends[0] = value_ends[0] = 0
     wants_headers = len(headers_at) > 0
     for index in range(len(batches)):
-        at = batches[index, POSITION]
-        batch_end = at + batches[index, SIZE]
+        position = batches[index, POSITION]
+        batch_end = position + batches[index, SIZE]
         base_offset = batches[index, BASE_OFFSET]
         base_timestamp = batches[index, BASE_TIMESTAMP]
         is_append_time = batches[index, ATTRIBUTES] & LOG_APPEND_TIME != 0
         append_time = _microseconds(batches[index, MAX_TIMESTAMP])
         for _ in range(batches[index, COUNT]):
             end, timestamp, delta, key, key_size, value, value_size = next_record(
-                data, at, batch_end
+                data, position, batch_end
             )
             if end < 0:
                 return index
-            at = value + max(value_size, 0)
+            position = value + max(value_size, 0)
             offset = base_offset + delta
-            wanted = offset >= from_offset and offset < to_offset
-            if end - at == 1 and data[at] == 0:
-                if wanted:
+            in_range = offset >= from_offset and offset < to_offset
+            if end - position == 1 and data[position] == 0:
+                if in_range:
                     totals[BARE] += 1
-            elif _skip_headers(data, at, end, totals) != end:
+            elif _skip_headers(data, position, end, totals) != end:
                 return index
-            if wanted:
+            if in_range:
                 if wants_headers:
-                    headers_at[row] = at
+                    headers_at[row] = position
                 offsets[row] = offset
                 timestamps[row] = (
                     append_time if is_append_time else _microseconds(base_timestamp + timestamp)
@@ -287,8 +287,8 @@ def read_records(
                 row += 1
                 key_ends[row] = key_at
                 value_ends[row] = value_at
-            at = end
-        if at != batch_end:
+            position = end
+        if position != batch_end:
             return index
     totals[ROWS] = row
     totals[KEY_BYTES] = key_at
@@ -317,18 +317,18 @@ def read_headers(
     entry = name_at = content_at = nulls = np.int64(0)
     list_ends[0] = name_ends[0] = content_ends[0] = 0
     for row in range(len(headers_at)):
-        count, at = small_varint(data, headers_at[row], end)
+        count, position = small_varint(data, headers_at[row], end)
         if count > 0:
             list_validity[row >> 3] |= np.uint8(1 << (row & 7))
         for _ in range(count):
-            size, at = small_varint(data, at, end)
-            copy(names, name_at, data, at, size)
+            size, position = small_varint(data, position, end)
+            copy(names, name_at, data, position, size)
             name_at += size
-            size, at = small_varint(data, at + size, end)
+            size, position = small_varint(data, position + size, end)
             if size >= 0:
-                copy(contents, content_at, data, at, size)
+                copy(contents, content_at, data, position, size)
                 content_at += size
-                at += size
+                position += size
                 content_validity[entry >> 3] |= np.uint8(1 << (entry & 7))
             else:
                 nulls += 1

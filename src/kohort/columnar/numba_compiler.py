@@ -33,8 +33,8 @@ def compile_kernels() -> Compiled:
     module = llvm.parse_assembly("")
     for name, kernels in KERNELS.items():
         names = _namespace(f"{__package__}.{name}")
-        for each in kernels:
-            module.link_in(_compiled(names[each], names))
+        for kernel in kernels:
+            module.link_in(_compiled(names[kernel], names))
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
@@ -49,12 +49,12 @@ def compile_kernels() -> Compiled:
 def _namespace(module: str) -> dict[str, Any]:
     """The module's names, with helpers that numba compiles."""
     names = dict(vars(import_module(module)))
-    for name, each in list(names.items()):
-        if each is copy:
+    for name, value in list(names.items()):
+        if value is copy:
             names[name] = _memcpy
-        elif isinstance(each, Helper):
-            own = _namespace(each.module) if each.module != module else names
-            names[name] = _njit(**_HELPER)(_with_names(each.function, own))
+        elif isinstance(value, Helper):
+            namespace = _namespace(value.module) if value.module != module else names
+            names[name] = _njit(**_HELPER)(_with_names(value.function, namespace))
     return names
 
 
@@ -96,17 +96,17 @@ def _memcpy(
         to = builder.gep(
             _codegen.create_struct_proxy(target_type)(context, builder, target).data, [target_at]
         )
-        of = builder.gep(
+        source_pointer = builder.gep(
             _codegen.create_struct_proxy(source_type)(context, builder, source).data, [source_at]
         )
-        _codegen.raw_memcpy(builder, to, of, size, ir.Constant(size.type, 1))
+        _codegen.raw_memcpy(builder, to, source_pointer, size, ir.Constant(size.type, 1))
         return context.get_dummy_value()
 
     return signature, generate
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    with TemporaryFile(dir=place):  # what cannot be written need not be compiled
+    target_directory = Path(sys.argv[1])
+    with TemporaryFile(dir=target_directory):  # what cannot be written need not be compiled
         pass
-    compile_kernels().save(place)
+    compile_kernels().save(target_directory)

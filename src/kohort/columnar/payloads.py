@@ -55,13 +55,13 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self._data: Array = np.empty(0, np.uint8)
 
-    def put(self, at: int, records: Buffer) -> None:
-        end = at + len(records)
+    def put(self, position: int, records: Buffer) -> None:
+        end = position + len(records)
         if end > len(self._data):
             larger = np.empty(max(end, 2 * len(self._data)), np.uint8)
-            larger[:at] = self._data[:at]
+            larger[:position] = self._data[:position]
             self._data = larger
-        self._data[at:end] = np.frombuffer(records, np.uint8)
+        self._data[position:end] = np.frombuffer(records, np.uint8)
 
     def first(self, size: int) -> Array:
         return as_bytes(memoryview(self._data)[:size])
@@ -144,11 +144,11 @@ def _inflated(
         start, end = batch[kernels.POSITION], batch[kernels.POSITION] + batch[kernels.SIZE]
         codec = batch[kernels.ATTRIBUTES] & CODEC_BITS
         records = decompress(codec, view[start + HEADER_SIZE : end], limits.inflated)
-        fits = (
+        is_within_limit = (
             together.rows + batch[kernels.COUNT] <= limits.rows
             and together.size + len(records) <= limits.size
         )
-        if together.rows and not fits:
+        if together.rows and not is_within_limit:
             yield together.payload()
             together = _Together()
         together.add(batch, records)
@@ -180,6 +180,6 @@ def _validate_counts(records: Table) -> None:
         )
 
 
-def corrupt(base_offset: int, what: str) -> KafkaError:
+def corrupt(base_offset: int, problem: str) -> KafkaError:
     """The error of the batch at `base_offset`."""
-    return KafkaError(ErrorCode.corrupt_message, f"the batch at offset {base_offset} {what}")
+    return KafkaError(ErrorCode.corrupt_message, f"the batch at offset {base_offset} {problem}")

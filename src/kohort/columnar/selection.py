@@ -27,13 +27,13 @@ def scan(data: Any) -> Table:
     Raises KafkaError CORRUPT_MESSAGE where there is no batch of format v2.
     """
     table = np.empty((len(data) // _TYPICAL_BATCH + 64, kernels.BATCH_COLUMNS), np.int64)
-    found = kernels.scan(data, table)
-    if found > len(table):
-        table = np.empty((found, kernels.BATCH_COLUMNS), np.int64)
-        found = kernels.scan(data, table)
-    if found < 0:
-        raise KafkaError(ErrorCode.corrupt_message, f"no record batch at position {-1 - found}")
-    return table[:found]
+    count = kernels.scan(data, table)
+    if count > len(table):
+        table = np.empty((count, kernels.BATCH_COLUMNS), np.int64)
+        count = kernels.scan(data, table)
+    if count < 0:
+        raise KafkaError(ErrorCode.corrupt_message, f"no record batch at position {-1 - count}")
+    return table[:count]
 
 
 def select(
@@ -60,8 +60,8 @@ def _excluded(table: Table, data: Buffer, aborted: Iterable[AbortedTransaction])
     """Flags of the batches that are control batches or belong to `aborted` transactions."""
     transactions = AbortedTransactions(aborted)
     rows = table[:, _FILTERED_BY].tolist()
-    found = [
+    excluded = [
         transactions.excludes(attributes, producer_id, last_offset, data, position)
         for attributes, producer_id, last_offset, position in rows
     ]
-    return np.array(found, bool)
+    return np.array(excluded, bool)

@@ -35,13 +35,13 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         """Store packed values, one for each of the partitions."""
         if self.pending is not None:
             self.pending.committed(topic, partitions)
-        known = self._own(topic)
-        if known is None:
-            known = self._topics[intern(topic)] = {}
+        own_offsets = self._own(topic)
+        if own_offsets is None:
+            own_offsets = self._topics[intern(topic)] = {}
         if len(values) == 1:
-            known[partitions[0]] = values[0]
+            own_offsets[partitions[0]] = values[0]
         else:
-            known.update(zip(partitions, values, strict=True))
+            own_offsets.update(zip(partitions, values, strict=True))
 
     def store_pending(
         self, producer_id: int, topic: str, partitions: Sequence[int], values: Sequence[bytes]
@@ -64,8 +64,12 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         if self.pending is not None:
             self.pending.discard(topic, partition)
             self.pending = self.pending or None
-        known = self._own(topic)
-        if known is not None and known.pop(partition, None) is not None and not known:
+        own_offsets = self._own(topic)
+        if (
+            own_offsets is not None
+            and own_offsets.pop(partition, None) is not None
+            and not own_offsets
+        ):
             del self._topics[topic]
 
     @property
@@ -120,23 +124,23 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
 
     def _own(self, topic: str) -> dict[int, bytes] | None:
         """The offsets of a topic, to be changed; None if it has none."""
-        known = self._topics.get(topic)
+        offsets = self._topics.get(topic)
         if topic in self._shared:
             self._shared.discard(topic)
-            if known is not None:
-                known = self._topics[topic] = known.copy()
-        return known
+            if offsets is not None:
+                offsets = self._topics[topic] = offsets.copy()
+        return offsets
 
     def __getitem__(self, key: TopicPartition) -> OffsetCommitValue:
         topic, partition = key
-        known = self._topics.get(topic)
-        if known is None:
+        offsets = self._topics.get(topic)
+        if offsets is None:
             raise KeyError(key)
-        return unpack_offset(known[partition])
+        return unpack_offset(offsets[partition])
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        for topic, known in self._topics.items():
-            for partition in known:
+        for topic, offsets in self._topics.items():
+            for partition in offsets:
                 yield TopicPartition(topic, partition)
 
     def __len__(self) -> int:

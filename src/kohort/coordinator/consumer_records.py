@@ -241,9 +241,9 @@ def _write_current(value: CurrentMemberAssignmentValue) -> bytes:
     )
 
 
-def _assigned(of: AssignedPartitions) -> bytes:
-    parts = [pack_compact_array(len(of))]
-    for topic_id, epochs in of.items():
+def _assigned(assigned: AssignedPartitions) -> bytes:
+    parts = [pack_compact_array(len(assigned))]
+    for topic_id, epochs in assigned.items():
         parts += (topic_id.bytes, _int32s(epochs), _tag(_int32s(epochs.values())))
     return b"".join(parts)
 
@@ -294,10 +294,10 @@ def decode(type_: int, key: RecordReader, value: bytes | None) -> ConsumerGroupR
     Raises CorruptRecordError, struct.error and UnicodeDecodeError if the bytes do not follow the
     schema.
     """
-    found = _READERS.get(type_)
-    if found is None:
+    reader_of_type = _READERS.get(type_)
+    if reader_of_type is None:
         return None
-    record, key_class, read = found
+    record, key_class, read = reader_of_type
     names = key_class(*(key.string() for _ in key_class._fields))
     decoded: ConsumerGroupRecord = record(names, None if value is None else read(value))
     return decoded
@@ -350,10 +350,10 @@ def _read_target(data: bytes) -> TargetAssignmentMemberValue:
     reader = _value(data)
     partitions: dict[UUID, tuple[int, ...]] = {}
     for _ in range(reader.array_length()):
-        topic_id, each = reader.uuid(), reader.int32s()
+        topic_id, numbers = reader.uuid(), reader.int32s()
         reader.tags()
-        if each:
-            partitions[topic_id] = each
+        if numbers:
+            partitions[topic_id] = numbers
     reader.tags()
     return TargetAssignmentMemberValue(partitions)
 

@@ -31,13 +31,13 @@ _Offsets: TypeAlias = Iterable[tuple[TopicPartition, OffsetCommitValue]]
 
 def expire_offsets(group: AnyGroup, step: Step) -> None:
     """Write tombstones for the expired offsets of one group, and for the group if it expired."""
-    due = _due(group, group.offsets.items(), step)
+    expired = _due(group, group.offsets.items(), step)
     awaits = isinstance(group, Group) and bool(group.pending)
     unused = not awaits and group.offsets.pending is None
-    if group.is_empty and unused and len(due) == len(group.offsets):
+    if group.is_empty and unused and len(expired) == len(group.offsets):
         tombstones(group, step)
         return
-    for partition in due:
+    for partition in expired:
         step.record(offset_tombstone(group.id, partition))
 
 
@@ -54,13 +54,13 @@ def expire_some_offsets(group: AnyGroup, partitions: Iterable[TopicPartition], s
 def _due(group: AnyGroup, offsets: _Offsets, step: Step) -> list[TopicPartition]:
     """The partitions of those offsets of the group that are expired."""
     if isinstance(group, ConsumerGroup):
-        due = _due_of_others(group.subscribed_topics(), offsets, step)
+        expired = _due_of_others(group.subscribed_topics(), offsets, step)
     elif group.is_empty:
-        due = _due_when_empty(group, offsets, step)
+        expired = _due_when_empty(group, offsets, step)
     else:
-        due = _due_when_stable(group, offsets, step)
+        expired = _due_when_stable(group, offsets, step)
     pending = group.offsets.pending
-    return due if pending is None else pending.stable(due)
+    return expired if pending is None else pending.stable(expired)
 
 
 def _due_when_empty(group: Group, offsets: _Offsets, step: Step) -> list[TopicPartition]:

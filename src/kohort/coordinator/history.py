@@ -134,12 +134,12 @@ class GroupHistory:
         """A deletion, until it is clear that no record of the other type follows in the write."""
 
     def replay(
-        self, record: GroupMetadataRecord | ConsumerGroupRecord, at: Position
+        self, record: GroupMetadataRecord | ConsumerGroupRecord, position: Position
     ) -> Iterator[LoggedGeneration]:
         """The generations that ended by this record."""
-        if at.timestamp != self._at.timestamp:
+        if position.timestamp != self._at.timestamp:
             yield from self._settle()
-        self._at = at
+        self._at = position
         if isinstance(record, GroupMetadataRecord):
             yield from self._replay_classic(record.value)
         else:
@@ -166,10 +166,10 @@ class GroupHistory:
             return
         if self._has_news and self._is_known:
             self._has_news = False
-            found = self._of_epoch("changed")
-            is_replacement = found.replaced and not (found.joining or found.gone)
+            generation = self._of_epoch("changed")
+            is_replacement = generation.replaced and not (generation.joining or generation.gone)
             outcome = "replaced" if is_replacement else "changed"
-            yield replace(found, outcome=outcome, started=None)
+            yield replace(generation, outcome=outcome, started=None)
         if self._open is not None and group.state is ConsumerGroupState.STABLE:
             yield self._closed("stable", self._at.timestamp)
 
@@ -190,7 +190,7 @@ class GroupHistory:
         """Whether the write that goes on here ended the group as one of the other type."""
         if self._ended is None or self._ended.type == to:
             return False
-        members = {each.member_id: each for each in self._ended.gone}
+        members = {member.member_id: member for member in self._ended.gone}
         self._members, self._ended = _Members(members, {}), None
         return True
 
@@ -207,17 +207,17 @@ class GroupHistory:
         if before is not None and value.generation < before.generation:
             # Its deletion was compacted away.
             self._members, self._owned, self._is_known, before = _NOBODY, {}, False, None
-        found = self._compared(_members_of(value), _owned_in(value))
+        generation = self._compared(_members_of(value), _owned_in(value))
         is_new = before is None or value.generation != before.generation
         if downgraded:
             outcome = "downgraded"
         elif value.members:
-            outcome = "stable" if is_new or not found.replaced else "replaced"
+            outcome = "stable" if is_new or not generation.replaced else "replaced"
         else:
             outcome = "empty" if value.generation or before else "created"
         joined = value.current_state_timestamp
         yield replace(
-            found,
+            generation,
             type="classic",
             generation=value.generation,
             outcome=outcome,
@@ -261,10 +261,10 @@ class GroupHistory:
 
     def _begin(self, group: ConsumerGroup) -> Iterator[LoggedGeneration]:
         """An epoch begins: its members have their records already."""
-        found = self._of_epoch("upgraded" if self._migrated("consumer") else "")
+        generation = self._of_epoch("upgraded" if self._migrated("consumer") else "")
         changed = self._hash not in (None, group.metadata_hash)
         self._open = replace(
-            found,
+            generation,
             is_first=not self._is_known and group.epoch > _FIRST["consumer"],
             topics_changed=changed,
         )
@@ -292,21 +292,21 @@ class GroupHistory:
         group = self._consumer
         assert group is not None
         members = {
-            each.member_id: GroupMember(
-                each.member_id,
-                each.metadata.instance_id,
-                each.metadata.client_id,
-                each.metadata.client_host,
+            member.member_id: GroupMember(
+                member.member_id,
+                member.metadata.instance_id,
+                member.metadata.client_id,
+                member.metadata.client_host,
             )
-            for each in group.members.values()
+            for member in group.members.values()
         }
         subscriptions = {
-            each.member_id: (each.metadata.topics, each.metadata.regex)
-            for each in group.members.values()
+            member.member_id: (member.metadata.topics, member.metadata.regex)
+            for member in group.members.values()
         }
-        found = self._compared(_Members(members, subscriptions), None)
+        generation = self._compared(_Members(members, subscriptions), None)
         return replace(
-            found,
+            generation,
             type="consumer",
             generation=group.epoch,
             outcome=outcome,
@@ -316,8 +316,8 @@ class GroupHistory:
 
     def _closed(self, outcome: str, ended: Timestamp | None) -> LoggedGeneration:
         """The open epoch, which ended so, with what its target assignment changed."""
-        found, group = self._open, self._consumer
-        assert found is not None
+        generation, group = self._open, self._consumer
+        assert generation is not None
         assert group is not None
         self._open = None
         owned = {
@@ -331,8 +331,8 @@ class GroupHistory:
         gained, unowned = _moves(self._owned, owned, self._members.members, {})
         self._owned = owned
         return replace(
-            found,
-            outcome=found.outcome or outcome,
+            generation,
+            outcome=generation.outcome or outcome,
             ended=ended,
             gained=gained,
             # By the next epoch, the targets of members that are gone by then have been removed.
@@ -345,8 +345,8 @@ class GroupHistory:
         """What differs from the latest generation, which this one takes the place of."""
         before, self._members = self._members, now
         joining = {id_: now.members[id_] for id_ in now.members.keys() - before.members.keys()}
-        gone = {id_: before.members[id_] for id_ in before.members.keys() - now.members.keys()}
-        predecessors = _predecessors(joining, gone)
+        removed = {id_: before.members[id_] for id_ in before.members.keys() - now.members.keys()}
+        predecessors = _predecessors(joining, removed)
         resubscribed = [
             member
             for id_, member in now.members.items()
@@ -361,7 +361,7 @@ class GroupHistory:
         else:
             self._owned = {
                 new: self._owned.get(predecessors.get(new, new), frozenset()) for new in now.members
-            } | {id_: self._owned.get(id_, frozenset()) for id_ in gone}
+            } | {id_: self._owned.get(id_, frozenset()) for id_ in removed}
         replaced_ids = set(predecessors.values())
         return LoggedGeneration(
             type="",
@@ -369,8 +369,8 @@ class GroupHistory:
             outcome="",
             offset=self._at.offset,
             members=tuple(now.members.values()),
-            joining=tuple(each for id_, each in joining.items() if id_ not in predecessors),
-            gone=tuple(each for id_, each in gone.items() if id_ not in replaced_ids),
+            joining=tuple(member for id_, member in joining.items() if id_ not in predecessors),
+            gone=tuple(member for id_, member in removed.items() if id_ not in replaced_ids),
             replaced=tuple(joining[id_] for id_ in predecessors),
             resubscribed=tuple(resubscribed),
             gained=gained,
@@ -379,12 +379,16 @@ class GroupHistory:
 
 
 def _predecessors(
-    joining: Mapping[str, GroupMember], gone: Mapping[str, GroupMember]
+    joining: Mapping[str, GroupMember], removed: Mapping[str, GroupMember]
 ) -> dict[str, str]:
     """Member id → the member id that its instance had before, of static members."""
-    former = {each.instance_id: id_ for id_, each in gone.items() if each.instance_id is not None}
+    former = {
+        member.instance_id: id_ for id_, member in removed.items() if member.instance_id is not None
+    }
     return {
-        id_: former[each.instance_id] for id_, each in joining.items() if each.instance_id in former
+        id_: former[member.instance_id]
+        for id_, member in joining.items()
+        if member.instance_id in former
     }
 
 
@@ -398,23 +402,23 @@ def _moves(
     nothing: frozenset[TopicPartition] = frozenset()
     gained = {}
     for id_, has in now.items():
-        got = has - before.get(predecessors.get(id_, id_), nothing)
-        if got and id_ in members:
-            gained[members[id_]] = tuple(sorted(got))
+        new = has - before.get(predecessors.get(id_, id_), nothing)
+        if new and id_ in members:
+            gained[members[id_]] = tuple(sorted(new))
     lost = nothing.union(*before.values()) - nothing.union(*now.values())
     return gained, tuple(sorted(lost))
 
 
 def _members_of(value: GroupMetadataValue) -> _Members:
     members = {
-        each.member_id: GroupMember(
-            each.member_id, each.instance_id, each.client_id, each.client_host
+        member.member_id: GroupMember(
+            member.member_id, member.instance_id, member.client_id, member.client_host
         )
-        for each in value.members
+        for member in value.members
     }
     if value.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return _Members(members, {})
-    topics = {each.member_id: subscribed_topics(each.subscription) for each in value.members}
+    topics = {member.member_id: subscribed_topics(member.subscription) for member in value.members}
     return _Members(members, topics)
 
 
@@ -423,7 +427,7 @@ def _owned_in(value: GroupMetadataValue) -> _Owned | None:
     if value.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None if value.members else {}
     try:
-        return {each.member_id: _assigned(each) for each in value.members}
+        return {member.member_id: _assigned(member) for member in value.members}
     except MalformedError:
         return None
 

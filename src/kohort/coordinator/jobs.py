@@ -38,8 +38,8 @@ class ResolveRegexes:
     """Version of the topics."""
     may_describe: MayDescribe | None = None
 
-    def steps(self, names: Iterable[str], found: dict[str, tuple[str, ...]]) -> Iterator[None]:
-        """Put the result into `found`, in steps of 1 µs to some milliseconds.
+    def steps(self, names: Iterable[str], matched: dict[str, tuple[str, ...]]) -> Iterator[None]:
+        """Put the result into `matched`, in steps of 1 µs to some milliseconds.
 
         An expression that only Kafka takes matches nothing: it is of a log that Kafka wrote.
         """
@@ -52,11 +52,11 @@ class ResolveRegexes:
                     if matches(name) and (self.may_describe is None or self.may_describe(name)):
                         matching.append(name)
                     yield
-            found[regex] = tuple(sorted(matching))
+            matched[regex] = tuple(sorted(matching))
 
-    def done(self, found: Mapping[str, tuple[str, ...]]) -> RegexesResolved:
+    def done(self, matched: Mapping[str, tuple[str, ...]]) -> RegexesResolved:
         """The event for the shard."""
-        return RegexesResolved(self.group, found, self.version)
+        return RegexesResolved(self.group, matched, self.version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

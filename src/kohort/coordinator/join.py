@@ -98,12 +98,14 @@ def _has_room(group: Group, member_id: str, step: Step) -> bool:
 
 def _join_new_member(group: Group, request: JoinGroup, step: Step) -> None:
     if request.instance_id is not None:
-        known = group.instances.get(request.instance_id)
+        member_id_of_instance = group.instances.get(request.instance_id)
         member_id = f"{request.instance_id}-{request.fresh_id}"
-        if known is None:
+        if member_id_of_instance is None:
             _add_member(group, request, member_id, step)
         else:
-            _replace_static_member(group, request, group.sessions[known], member_id, step)
+            _replace_static_member(
+                group, request, group.sessions[member_id_of_instance], member_id, step
+            )
         return
     member_id = f"{request.client_id}-{request.fresh_id}"
     if request.version >= MEMBER_ID_REQUIRED_SINCE:
@@ -228,8 +230,8 @@ def _join_known_member(group: Group, request: JoinGroup, step: Step) -> None:
         # A leader that joins again announces a change which its metadata does not show, of topics
         # for one.
         _update_member(group, session, request)
-        what = "leader rejoined" if leads and not changed else "metadata changed"
-        _rebalance(group, session, request, what, step)
+        cause = "leader rejoined" if leads and not changed else "metadata changed"
+        _rebalance(group, session, request, cause, step)
 
 
 def _update_member(group: Group, session: MemberSession, request: JoinGroup) -> None:
@@ -239,12 +241,14 @@ def _update_member(group: Group, session: MemberSession, request: JoinGroup) -> 
 
 
 def _rebalance(
-    group: Group, session: MemberSession, request: JoinGroup, what: str, step: Step
+    group: Group, session: MemberSession, request: JoinGroup, cause: str, step: Step
 ) -> None:
     """Park the member's join in the round that is joining, or in a new one."""
-    awaited = what in _NO_CAUSE and group.state is State.PREPARING_REBALANCE
+    is_expected = cause in _NO_CAUSE and group.state is State.PREPARING_REBALANCE
     causes = (
-        [] if awaited else [Cause(what, session.member_id, session.client_id, request.reason or "")]
+        []
+        if is_expected
+        else [Cause(cause, session.member_id, session.client_id, request.reason or "")]
     )
     join = (session.member_id, request.on_response)
     rebalance(group, causes, step, join=join, protocol_type=request.protocol_type)

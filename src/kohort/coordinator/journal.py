@@ -65,7 +65,8 @@ class Rebalance:
         return (
             len(self.group)
             + sum(
-                len(each.member_id) + len(each.client_id) + len(each.reason) for each in self.causes
+                len(cause.member_id) + len(cause.client_id) + len(cause.reason)
+                for cause in self.causes
             )
             + sum(map(len, self.members))
             + sum(map(len, self.awaited))

@@ -56,11 +56,11 @@ def leave_group(group: Group | None, request: LeaveGroup, step: Step) -> None:
         step.reply(request.on_response, LeaveGroupResponse(error=ErrorCode.invalid_group_id))
         return
     causes: list[Cause] = []
-    left = tuple(_leave(group, leaving, causes, step) for leaving in request.members)
+    responses = tuple(_leave(group, leaving, causes, step) for leaving in request.members)
     if group is not None and causes and group.state is not State.EMPTY:
         # A pending id that leaves rebalances a stable group too, as in Kafka.
         rebalance(group, causes, step)
-    step.reply(request.on_response, LeaveGroupResponse(members=left))
+    step.reply(request.on_response, LeaveGroupResponse(members=responses))
 
 
 def session_expires(group: Group, member_id: str, step: Step) -> None:

@@ -22,7 +22,9 @@ def topic_hash(topic_id: UUID, name: str, partitions: int, rack: str | None = No
     racks = b"" if rack is None else struct.pack("<i", len(_units(rack)) // 2) + _string(rack)
     indices = struct.pack(f"<{partitions}i", *range(partitions))
     if racks:
-        indices = b"".join(indices[at : at + 4] + racks for at in range(0, len(indices), 4))
+        indices = b"".join(
+            indices[position : position + 4] + racks for position in range(0, len(indices), 4)
+        )
     id_words = struct.pack("<QQ", topic_id.int >> 64, topic_id.int & _LONG)
     head = _MAGIC + id_words + _string(name) + struct.pack("<i", partitions)
     return _hash(head + indices)

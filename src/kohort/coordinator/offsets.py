@@ -138,7 +138,7 @@ def commit_transactional_offsets(
     producer = request.producer_id, request.producer_epoch
     return Result(
         replies=(Reply(request.on_response, OffsetCommitResponse(results)),),
-        transactional=tuple(TransactionalOffsets(*producer, each) for each in commits),
+        transactional=tuple(TransactionalOffsets(*producer, commit) for commit in commits),
     )
 
 
@@ -150,7 +150,7 @@ def _refused(request: OffsetCommit | TxnOffsetCommit, error: ErrorCode) -> Resul
 def _partitions_by_id(
     offsets: Iterable[OffsetToCommit],
 ) -> Iterator[tuple[UUID | None, tuple[int]]]:
-    return ((each.topic_id, (each.partition,)) for each in offsets)
+    return ((offset.topic_id, (offset.partition,)) for offset in offsets)
 
 
 def _decide_offsets(
@@ -165,14 +165,14 @@ def _decide_offsets(
     records: list[OffsetCommits] = []
     partitions: list[int] = []
     values: list[bytes] = []
-    of = ("", 0)
+    topic_and_size = ("", 0)
     results = []
     for topic, partition, offset, leader_epoch, metadata, topic_id in offsets:
-        at = TopicPartition(topic, partition)
+        tp = TopicPartition(topic, partition)
         if metadata and _metadata_too_large(metadata, config.offset_metadata_max_bytes):
-            results.append((at, ErrorCode.offset_metadata_too_large))
+            results.append((tp, ErrorCode.offset_metadata_too_large))
             continue
-        results.append((at, NONE))
+        results.append((tp, NONE))
         # The record version that holds an expiry has no topic id.
         value = pack_offset(
             offset,
@@ -182,15 +182,15 @@ def _decide_offsets(
             expires,
             None if has_expiry else topic_id,
         )
-        if of != (topic, len(value)):
-            of = topic, len(value)
+        if topic_and_size != (topic, len(value)):
+            topic_and_size = topic, len(value)
             partitions, values = [], []
             records.append(OffsetCommits(group, topic, partitions, values))
         partitions.append(partition)
         values.append(value)
     if _too_large_to_log(records, config):
         size = ErrorCode.unknown_server_error
-        results = [(at, error or size) for at, error in results]
+        results = [(tp, error or size) for tp, error in results]
         records = []
     return records, tuple(results)
 

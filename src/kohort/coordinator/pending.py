@@ -56,11 +56,11 @@ class PendingMembers:
         """Forget an id, which joined, left or expired; None if it is not pending."""
         pending = self._members.pop(member_id, None)
         if pending is not None:
-            awaited = self._awaited.get(pending.connection, {})
+            own_ids = self._awaited.get(pending.connection, {})
             asker = _asker(pending)
-            if awaited.get(asker) == member_id:
-                del awaited[asker]
-                if not awaited:
+            if own_ids.get(asker) == member_id:
+                del own_ids[asker]
+                if not own_ids:
                     del self._awaited[pending.connection]
             self.on_removal(member_id)
         if not self._members:

@@ -86,7 +86,9 @@ class PendingOffsets:
                 if offset[0] > last.get(partition, 0)
             }
         if self._topics[topic]:
-            self._note_commits(topic, {at: number for at, (number, _) in offsets.items()})
+            self._note_commits(
+                topic, {partition: number for partition, (number, _) in offsets.items()}
+            )
         return topic, tuple(offsets), [value for _, value in offsets.values()]
 
     def _note_commits(self, topic: str, numbers: Mapping[int, int]) -> None:
@@ -121,7 +123,7 @@ class PendingOffsets:
     def stable(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Those of the partitions that have no pending offset."""
         unstable = self.unstable_among(partitions)
-        return [each for each in partitions if each.partition not in unstable.get(each.topic, ())]
+        return [tp for tp in partitions if tp.partition not in unstable.get(tp.topic, ())]
 
     def unstable_among(self, partitions: Iterable[TopicPartition]) -> Mapping[str, Set[int]]:
         """Those of the partitions that have a pending offset, by topic."""
@@ -146,16 +148,16 @@ class PendingOffsets:
 
         A value that can no longer become the committed offset is b"".
         """
-        found: dict[TopicPartition, list[tuple[int, int, bytes]]] = {}
+        by_partition: dict[TopicPartition, list[tuple[int, int, bytes]]] = {}
         for topic, producers in self._topics.items():
             last = self._last_commits.get(topic, {})
             for producer_id, offsets in producers.items():
                 for partition, (number, value) in offsets.items():
                     late = number > last.get(partition, 0)
-                    found.setdefault(TopicPartition(topic, partition), []).append(
+                    by_partition.setdefault(TopicPartition(topic, partition), []).append(
                         (number if late else 0, producer_id, value if late else b"")
                     )
         return {
             partition: [(producer_id, value) for _, producer_id, value in sorted(entries)]
-            for partition, entries in found.items()
+            for partition, entries in by_partition.items()
         }

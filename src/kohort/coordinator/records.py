@@ -220,9 +220,9 @@ def _cutter(count: int) -> struct.Struct:
 
 def are_usual_offsets(values: bytes) -> bool:
     """Whether the bytes are values of v4 without metadata and with a topic id, one or more."""
-    count, rest = divmod(len(values), USUAL_OFFSET_SIZE)
-    return not rest and all(
-        values[at::USUAL_OFFSET_SIZE] == byte * count for at, byte in _USUAL_BYTES
+    count, remainder = divmod(len(values), USUAL_OFFSET_SIZE)
+    return not remainder and all(
+        values[index::USUAL_OFFSET_SIZE] == byte * count for index, byte in _USUAL_BYTES
     )
 
 

@@ -54,9 +54,9 @@ class Round:
 
     def note(self, causes: Sequence[Cause]) -> None:
         """Keep the first causes and count the rest: a thousand members have a thousand causes."""
-        kept = causes[: max(MAX_CAUSES - len(self.causes), 0)]
-        self.causes += kept
-        self.more_causes += len(causes) - len(kept)
+        noted = causes[: max(MAX_CAUSES - len(self.causes), 0)]
+        self.causes += noted
+        self.more_causes += len(causes) - len(noted)
 
     def ended(
         self, group: str, outcome: str, members: tuple[str, ...], now: Instant, timestamp: Timestamp

@@ -158,10 +158,12 @@ class Shard(Fold):
         It logs nothing, sets no timer and never waits. Returns None if a timer has to be set: then
         `handle` has to decide.
         """
-        found = self.groups.get(group)
-        if isinstance(found, ConsumerGroup):
-            return classic_members.keep_alive_known(found, generation, member_id, instance_id, now)
-        return keep_alive(found, group, generation, member_id, instance_id, now)
+        known_group = self.groups.get(group)
+        if isinstance(known_group, ConsumerGroup):
+            return classic_members.keep_alive_known(
+                known_group, generation, member_id, instance_id, now
+            )
+        return keep_alive(known_group, group, generation, member_id, instance_id, now)
 
     def steady_heartbeat(self, request: SteadyHeartbeat, now: Instant) -> int | None:
         """Decide on a ConsumerGroupHeartbeat that says nothing new, as `handle` does.

@@ -93,15 +93,15 @@ class Specs:
 
     def _subscription(self, metadata: ConsumerGroupMemberMetadataValue) -> Subscription:
         key = id(metadata.topics), metadata.regex
-        known = self._subscriptions.get(key)
-        if known is None:
+        cached = self._subscriptions.get(key)
+        if cached is None:
             resolved = self._snapshot.regexes.get(metadata.regex)
             matched = () if resolved is None else resolved.topics
             ids = self._ids((*metadata.topics, *matched))
-            known = self._subscriptions[key] = subscription(metadata.topics, matched, ids)
-        return known
+            cached = self._subscriptions[key] = subscription(metadata.topics, matched, ids)
+        return cached
 
     def _ids(self, names: Iterable[str]) -> dict[str, UUID]:
         """The ids of those that exist."""
-        found = map(self._snapshot.topics.get, names)
-        return {topic.name: topic.id for topic in found if topic is not None}
+        images = map(self._snapshot.topics.get, names)
+        return {topic.name: topic.id for topic in images if topic is not None}

@@ -107,8 +107,8 @@ def member_metadata(
     )
 
 
-def _differs(asked: str | None, is_: str | None) -> bool:
-    return asked is not None and is_ is not None and asked != is_
+def _differs(requested: str | None, is_: str | None) -> bool:
+    return requested is not None and is_ is not None and requested != is_
 
 
 def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:

@@ -21,7 +21,7 @@ class AbortedTransactions:
     """Filter that is given the batches of one partition in the order of their offsets."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
-        self._later = sorted(transactions, key=lambda each: each[1], reverse=True)
+        self._later = sorted(transactions, key=lambda transaction: transaction[1], reverse=True)
         self._open: set[int] = set()
         """Producer ids whose aborted transaction has begun and not ended."""
 

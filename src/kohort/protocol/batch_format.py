@@ -111,9 +111,9 @@ class Header(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
-def increment_sequence(sequence: int, by: int) -> int:
+def increment_sequence(sequence: int, increment: int) -> int:
     """Sequence numbers of producers run from 0 to 2^31-1 and start again."""
-    return (sequence + by) & MAX_SEQUENCE
+    return (sequence + increment) & MAX_SEQUENCE
 
 
 def read_header(data: Buffer, position: int = 0) -> Header:

@@ -159,8 +159,8 @@ def validate(
         if must_read and effort.quick and header.record_count > QUICK_READ:
             raise HeavyBatchError
     if must_read:
-        found = records.walk(content, start, header.record_count)
-        batch = _validate_records(batch, header, _unless_abandoned(found, effort), rules, now)
+        raw_records = records.walk(content, start, header.record_count)
+        batch = _validate_records(batch, header, _unless_abandoned(raw_records, effort), rules, now)
     if rules.compression is not None and rules.compression != header.codec:
         if effort.quick and len(content) - start > QUICK_COMPRESSED:
             raise HeavyBatchError
@@ -204,22 +204,22 @@ def _only_batch(payload: Buffer) -> Buffer:
 
 def _batch_size(payload: Buffer, position: int) -> int | None:
     """Bytes of the batch at `position`, None if there is no whole one."""
-    left = len(payload) - position
-    if left < SIZE_OVERHEAD:
+    remaining = len(payload) - position
+    if remaining < SIZE_OVERHEAD:
         return None
     (length,) = int32.unpack_from(payload, position + SIZE_AT)
     if length < _SMALLEST:
         raise PayloadError(
             ErrorCode.corrupt_message, (f"a batch of {length} bytes is too short to be one")
         )
-    if left <= MAGIC_AT:
+    if remaining <= MAGIC_AT:
         return None
     if payload[position + MAGIC_AT] > MAGIC:
         raise PayloadError(
             ErrorCode.corrupt_message, (f"magic {payload[position + MAGIC_AT]} does not exist")
         )
     size: int = length + SIZE_OVERHEAD
-    return size if size <= left else None
+    return size if size <= remaining else None
 
 
 def _validate_size(batch: Buffer, rules: Rules) -> None:
@@ -269,9 +269,9 @@ def _records(batch: Buffer, header: Header, effort: Effort) -> tuple[Buffer, int
 
 
 def _unless_abandoned(
-    found: Iterable[records.RawRecord], effort: Effort
+    raw_records: Iterable[records.RawRecord], effort: Effort
 ) -> Iterator[records.RawRecord]:
-    for index, record in enumerate(found):
+    for index, record in enumerate(raw_records):
         if index % _ABANDONED_CHECK_RECORDS == 0 and effort.abandoned:
             raise AbandonedError
         yield record
@@ -298,7 +298,7 @@ def _must_read(header: Header, rules: Rules, now: int) -> bool:
 
 
 def _validate_records(
-    batch: Buffer, header: Header, found: Iterable[records.RawRecord], rules: Rules, now: int
+    batch: Buffer, header: Header, raw_records: Iterable[records.RawRecord], rules: Rules, now: int
 ) -> Buffer:
     """Check every record; returns the batch, with a corrected max timestamp if it was wrong."""
     earliest, latest = now - rules.timestamp_before_max_ms, now + rules.timestamp_after_max_ms
@@ -307,25 +307,25 @@ def _validate_records(
     code = ErrorCode.invalid_record
     largest = NO_TIMESTAMP
     stamped = header.max_timestamp if header.is_log_append_time else None
-    for index, (_, _, timestamp_delta, _, key, _, _) in enumerate(found):
-        told = len(refused) < _MAX_RECORD_ERRORS
+    for index, (_, _, timestamp_delta, _, key, _, _) in enumerate(raw_records):
+        is_reported = len(refused) < _MAX_RECORD_ERRORS
         timestamp = stamped if stamped is not None else header.base_timestamp + timestamp_delta
         largest = max(largest, timestamp)
         if rules.compacted and key is None:
             refused_count += 1
-            if told:
+            if is_reported:
                 why = "a compacted topic takes no record without a key"
                 refused.append(RecordError(index, why))
         elif not rules.log_append_time and timestamp != NO_TIMESTAMP:
             if not earliest <= timestamp <= latest:
                 refused_count += 1
-                if told:
+                if is_reported:
                     why = f"timestamp {timestamp} is not between {earliest} and {latest}"
                     refused.append(RecordError(index, why))
                 code = ErrorCode.invalid_timestamp
         elif stamped is not None:
             refused_count += 1
-            if told:
+            if is_reported:
                 why = "the timestamp type LogAppendTime is not for producers to set"
                 refused.append(RecordError(index, why))
             code = ErrorCode.invalid_timestamp

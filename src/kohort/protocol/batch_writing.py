@@ -153,8 +153,8 @@ def recompress(header: Header, content: Buffer, codec: Codec) -> bytes:
     )
 
 
-def replace_records(header: Header, kept: Buffer, count: int, max_timestamp: int) -> bytes:
-    """The batch of `header` with only the `count` records of `kept` (bytes as in the old batch).
+def replace_records(header: Header, content: Buffer, count: int, max_timestamp: int) -> bytes:
+    """The batch of `header` with only the `count` records of `content` (bytes as in the old batch).
 
     Compaction writes it. Offsets, sequences, producer and codec stay the same; a batch without
     records keeps its header for them.
@@ -165,11 +165,13 @@ def replace_records(header: Header, kept: Buffer, count: int, max_timestamp: int
             header._replace(base_timestamp=NO_TIMESTAMP), attributes, max_timestamp, 0, b""
         )
     return _rewrite(
-        header, header.attributes, max_timestamp, count, compress(Codec(header.codec), kept)
+        header, header.attributes, max_timestamp, count, compress(Codec(header.codec), content)
     )
 
 
-def set_delete_horizon(header: Header, kept: Iterable[tuple[int, Record]], horizon: int) -> bytes:
+def set_delete_horizon(
+    header: Header, kept_records: Iterable[tuple[int, Record]], horizon: int
+) -> bytes:
     """`replace_records` with (offset delta, record) pairs, for tombstones new to compaction.
 
     The base timestamp is replaced by the time (ms) from which on they may be dropped (KIP-534), so
@@ -177,7 +179,7 @@ def set_delete_horizon(header: Header, kept: Iterable[tuple[int, Record]], horiz
     """
     payload = bytearray()  # record by record: a list of them all takes long to free
     count, timestamp = 0, NO_TIMESTAMP
-    for delta, record in kept:
+    for delta, record in kept_records:
         payload += records.encode(record, delta, horizon)
         count, timestamp = count + 1, max(timestamp, record.timestamp)
     if header.is_log_append_time:

@@ -106,12 +106,12 @@ def decode_records(batch: Buffer, position: int = 0) -> Iterator[Record]:
     """
     header = read_header(batch, position)
     content = inflate(memoryview(batch)[position:], header)
-    found = records.decode(
+    decoded = records.decode(
         content, 0, header.record_count, header.base_offset, header.base_timestamp
     )
     if header.is_log_append_time:
-        return (record._replace(timestamp=header.max_timestamp) for record in found)
-    return found
+        return (record._replace(timestamp=header.max_timestamp) for record in decoded)
+    return decoded
 
 
 class EndTransactionMarker(NamedTuple):

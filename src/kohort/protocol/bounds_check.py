@@ -48,19 +48,24 @@ def bounds_check(entity_type: Any) -> BoundsCheck:
 
 def has_arrays(entity_type: Any) -> bool:
     """Whether a message of this class has counts."""
-    shapes = [shape(each) for each in fields(entity_type)]
-    return any(each.is_array or (each.is_struct and has_arrays(each.inner)) for each in shapes)
+    shapes = [shape(field) for field in fields(entity_type)]
+    return any(
+        shape_of_field.is_array or (shape_of_field.is_struct and has_arrays(shape_of_field.inner))
+        for shape_of_field in shapes
+    )
 
 
-def _is_short(data: bytes, at: int, _left: int) -> bool:
-    return len(data) - at <= MAX_STRING
+def _is_short(data: bytes, position: int, _left: int) -> bool:
+    return len(data) - position <= MAX_STRING
 
 
 def _struct_lines(entity_type: Any, depth: int) -> Iterator[str]:
     """Lines that move `at` behind a struct, or return False."""
     flexible, pending = entity_type.__flexible__, 0
-    for of in (shape(each) for each in fields(entity_type) if "tag" not in each.metadata):
-        size = fixed_size(of)
+    for field_shape in (
+        shape(field) for field in fields(entity_type) if "tag" not in field.metadata
+    ):
+        size = fixed_size(field_shape)
         if size is not None:
             pending += size
             continue
@@ -68,7 +73,9 @@ def _struct_lines(entity_type: Any, depth: int) -> Iterator[str]:
             yield f"at += {pending}"
         pending = 0
         yield from (
-            _array_lines(of, flexible, depth) if of.is_array else _value_lines(of, flexible, depth)
+            _array_lines(field_shape, flexible, depth)
+            if field_shape.is_array
+            else _value_lines(field_shape, flexible, depth)
         )
     if pending:
         yield f"at += {pending}"
@@ -77,27 +84,27 @@ def _struct_lines(entity_type: Any, depth: int) -> Iterator[str]:
         yield "at += 1"
 
 
-def _value_lines(of: Shape, flexible: bool, depth: int) -> Iterator[str]:
-    if of.is_struct:
-        if of.nullable:  # rare; a byte before the struct says whether it is null
+def _value_lines(field_shape: Shape, flexible: bool, depth: int) -> Iterator[str]:
+    if field_shape.is_struct:
+        if field_shape.nullable:  # rare; a byte before the struct says whether it is null
             yield "return False"
         else:
-            yield from _struct_lines(of.inner, depth)
+            yield from _struct_lines(field_shape.inner, depth)
     elif flexible:
         yield "n = data[at]"
         yield "if n > 127:"
         yield "    n, at = read_varint(data, at)"
-        if of.kafka_type == "string":
+        if field_shape.kafka_type == "string":
             yield f"    if n > {MAX_STRING + 1}: return False"
         yield "    at += n - 1 if n else 0"
         yield "else: at += n or 1"
     else:
-        size = 2 if of.kafka_type == "string" else 4
+        size = 2 if field_shape.kafka_type == "string" else 4
         yield f"n = read_int(data[at:at + {size}], 'big', signed=True)"
         yield f"at += {size} + n if n > 0 else {size}"
 
 
-def _array_lines(of: Shape, flexible: bool, depth: int) -> Iterator[str]:
+def _array_lines(field_shape: Shape, flexible: bool, depth: int) -> Iterator[str]:
     n = f"n{depth}"
     if flexible:
         yield f"{n} = data[at] - 1"
@@ -108,15 +115,15 @@ def _array_lines(of: Shape, flexible: bool, depth: int) -> Iterator[str]:
     else:
         yield f"{n} = read_int(data[at:at + 4], 'big', signed=True)"
         yield "at += 4"
-    if not of.nullable:
+    if not field_shape.nullable:
         yield f"if {n} < 0: return False"
     yield f"if {n} > 0:"
     yield f"    left -= {n}"
     yield f"    if left < 0 or {n} > end - at: return False"
-    size = fixed_size(of._replace(is_array=False))
+    size = fixed_size(field_shape._replace(is_array=False))
     if size is not None:
         yield f"    at += {n} * {size}"
         return
     yield f"    for _ in range({n}):"
-    element = of._replace(is_array=False, nullable=False)
+    element = field_shape._replace(is_array=False, nullable=False)
     yield from (f"        {line}" for line in _value_lines(element, flexible, depth + 1))

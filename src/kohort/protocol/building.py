@@ -54,20 +54,20 @@ def request(api_key: int, version: int, /, **values: Any) -> Any:
 @cache
 def _builder(entity_type: Any) -> Callable[[Any], Any]:
     names: dict[str, tuple[str, _Convert | None]] = {}
-    for each in fields(entity_type):
-        names[each.name] = names[f"{each.name}_ms"] = (each.name, _field_converter(shape(each)))
-    defaults = {each.name: default(each) for each in fields(entity_type)}
+    for field in fields(entity_type):
+        names[field.name] = names[f"{field.name}_ms"] = (field.name, _field_converter(shape(field)))
+    defaults = {field.name: default(field) for field in fields(entity_type)}
 
     def build(values: Mapping[str, Any]) -> Any:
         if isinstance(values, entity_type):
             return values
         arguments = defaults.copy()
-        for given, value in values.items():
-            if given in names:
-                name, convert = names[given]
+        for argument, value in values.items():
+            if argument in names:
+                name, convert = names[argument]
                 arguments[name] = value if convert is None else convert(value)
-            elif not _is_of_another_version(entity_type, given):
-                raise TypeError(f"{entity_type.__name__} has no field {given!r} in any version")
+            elif not _is_of_another_version(entity_type, argument):
+                raise TypeError(f"{entity_type.__name__} has no field {argument!r} in any version")
         return entity_type(**arguments)
 
     return build
@@ -80,12 +80,12 @@ def _is_of_another_version(entity_type: Any, name: str) -> bool:
     The nearest versions come first and no version is loaded needlessly, because that takes
     milliseconds.
     """
-    api_key, here = entity_type.__api_key__, entity_type.__version__
+    api_key, built_version = entity_type.__api_key__, entity_type.__version__
     load = (
         load_request_schema if entity_type.__module__.endswith(".request") else load_response_schema
     )
     first, last = known_versions(api_key)
-    for version in sorted(range(first, last + 1), key=lambda version: abs(version - here)):
+    for version in sorted(range(first, last + 1), key=lambda version: abs(version - built_version)):
         if name in _names(load(api_key, version), entity_type.__name__):
             return True
     return False
@@ -95,36 +95,42 @@ def _names(message_type: Any, struct: str) -> set[str]:
     """Field names, and their `_ms` forms, of the structs of that name in a message."""
     # kio calls OffsetFetch's structs Topic and Topics by version
     same = [
-        each for each in _structs(message_type) if each.__name__.rstrip("s") == struct.rstrip("s")
+        struct_type
+        for struct_type in _structs(message_type)
+        if struct_type.__name__.rstrip("s") == struct.rstrip("s")
     ]
-    names = {each.name for found in same for each in fields(found)}
+    names = {field.name for struct_type in same for field in fields(struct_type)}
     return names | {f"{name}_ms" for name in names}
 
 
 def _structs(entity_type: Any) -> list[Any]:
-    nested = [of.inner for of in map(shape, fields(entity_type)) if of.is_struct]
-    return [entity_type, *(each for inner in nested for each in _structs(inner))]
+    nested = [
+        field_shape.inner
+        for field_shape in map(shape, fields(entity_type))
+        if field_shape.is_struct
+    ]
+    return [entity_type, *(nested_type for inner in nested for nested_type in _structs(inner))]
 
 
-def _field_converter(of: Shape) -> _Convert | None:
-    convert = _value_converter(of)
-    if not of.is_array:
+def _field_converter(field_shape: Shape) -> _Convert | None:
+    convert = _value_converter(field_shape)
+    if not field_shape.is_array:
         return convert
     if convert is None:
         return lambda items: None if items is None else tuple(items)
     return lambda items: None if items is None else tuple(map(convert, items))
 
 
-def _value_converter(of: Shape) -> _Convert | None:
-    if of.is_struct:
-        build = _builder(of.inner)
+def _value_converter(field_shape: Shape) -> _Convert | None:
+    if field_shape.is_struct:
+        build = _builder(field_shape.inner)
         return lambda value: None if value is None else build(value)
-    if of.kafka_type == "error_code":
+    if field_shape.kafka_type == "error_code":
         return _error_code
-    if of.kafka_type.startswith("timedelta"):
+    if field_shape.kafka_type.startswith("timedelta"):
         return _duration
-    if of.kafka_type == "datetime_i64":
-        return _timestamp_or_none if of.nullable else _timestamp
+    if field_shape.kafka_type == "datetime_i64":
+        return _timestamp_or_none if field_shape.nullable else _timestamp
     return None
 
 
@@ -149,12 +155,12 @@ def default(field: "Field[Any]") -> Any:
     """The schema's default, else null, empty or zero."""
     if field.default is not MISSING:
         return field.default
-    of = shape(field)
-    if of.is_array:
+    field_shape = shape(field)
+    if field_shape.is_array:
         return ()
-    if of.nullable:
+    if field_shape.nullable:
         return None
-    if of.is_struct:
-        return _builder(of.inner)({})
-    convert = _value_converter(of)
-    return _ZEROS.get(of.kafka_type, 0) if convert is None else convert(0)
+    if field_shape.is_struct:
+        return _builder(field_shape.inner)({})
+    convert = _value_converter(field_shape)
+    return _ZEROS.get(field_shape.kafka_type, 0) if convert is None else convert(0)

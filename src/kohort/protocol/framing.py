@@ -47,10 +47,10 @@ def other_protocol(size: int) -> OtherProtocolError | None:
     None if they are of no other protocol that is known.
     """
     start = _SIZE.pack(size)
-    known = _OTHER_PROTOCOLS.get(start) or _OTHER_PROTOCOLS.get(start[:2])
-    if known is None:
+    protocol = _OTHER_PROTOCOLS.get(start) or _OTHER_PROTOCOLS.get(start[:2])
+    if protocol is None:
         return None
-    error = OtherProtocolError(f"the bytes are {known}, not Kafka's protocol")
+    error = OtherProtocolError(f"the bytes are {protocol}, not Kafka's protocol")
     error.is_tls = start[:2] in _TLS
     return error
 
@@ -96,32 +96,32 @@ class FrameReader:
         """
         if self._partial is not None:
             return self._completed(self._partial)
-        data, at = self._data, self._at
-        rest = len(data) - at
-        if rest < CONTENT:
+        data, position = self._data, self._at
+        remaining = len(data) - position
+        if remaining < CONTENT:
             return None
-        size: int = _unpack_size(data, at)[0]
+        size: int = _unpack_size(data, position)[0]
         if not 0 <= size <= self.limit:
             raise self._refused(size)
         total = CONTENT + size
-        if rest < total:
+        if remaining < total:
             return None
-        if rest == total and at == 0:
+        if remaining == total and position == 0:
             self._data = b""
             return data
-        if rest == total:
+        if remaining == total:
             self._data, self._at = b"", 0
         else:
-            self._at = at + total
-        return data[at : at + total]
+            self._at = position + total
+        return data[position : position + total]
 
     def _completed(self, partial: BytesIO) -> bytes | None:
-        wanted = self.wanted()
-        if partial.tell() < wanted:
+        size_wanted = self.wanted()
+        if partial.tell() < size_wanted:
             return None
-        self._data = bytes(partial.getbuffer()[wanted:])
+        self._data = bytes(partial.getbuffer()[size_wanted:])
         self._partial = None
-        partial.truncate(wanted)
+        partial.truncate(size_wanted)
         return partial.getvalue()
 
     def wanted(self) -> int:
@@ -129,12 +129,12 @@ class FrameReader:
 
         `CONTENT` while even the size is unknown.
         """
-        data, at = self._data, self._at
+        data, position = self._data, self._at
         if self._partial is not None:
-            data, at = bytes(self._partial.getbuffer()[:CONTENT]), 0
-        if len(data) - at < CONTENT:
+            data, position = bytes(self._partial.getbuffer()[:CONTENT]), 0
+        if len(data) - position < CONTENT:
             return CONTENT
-        size: int = _unpack_size(data, at)[0]
+        size: int = _unpack_size(data, position)[0]
         if not 0 <= size <= self.limit:
             raise self._refused(size)
         return CONTENT + size

@@ -71,12 +71,12 @@ class _Message:
     patches: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(start, stop, replacement), in order."""
 
-    def count(self, elements: int, at: int) -> None:
+    def count(self, elements: int, position: int) -> None:
         """Refuse a count that the rest of the message cannot hold, at a byte per element."""
         self.elements += elements
-        if elements > len(self.data) - at or self.elements > self.max_elements:
+        if elements > len(self.data) - position or self.elements > self.max_elements:
             raise MalformedError(
-                f"array of {elements} elements, {len(self.data) - at} bytes are left"
+                f"array of {elements} elements, {len(self.data) - position} bytes are left"
             )
 
     def replace(self, start: int, stop: int, replacement: bytes = b"") -> None:
@@ -85,13 +85,13 @@ class _Message:
             raise MalformedError(f"more than {MAX_PATCHES} fields that are not as they should be")
         self.patches.append((start, stop, replacement))
 
-    def patched(self, at: int) -> bytes:
-        """The message from offset `at`, as kio can read it."""
+    def patched(self, position: int) -> bytes:
+        """The message from offset `position`, as kio can read it."""
         parts: list[bytes] = []
         for start, stop, replacement in self.patches:
-            parts += (self.data[at:start], replacement)
-            at = stop
-        return b"".join((*parts, self.data[at:]))
+            parts += (self.data[position:start], replacement)
+            position = stop
+        return b"".join((*parts, self.data[position:]))
 
 
 _Step: TypeAlias = Callable[[_Message, int], int]
@@ -107,9 +107,9 @@ def max_response_elements(data: bytes) -> int:
 
 
 def normalized(
-    entity_type: Any, data: bytes, at: int = 0, max_elements: int = MAX_ELEMENTS
+    entity_type: Any, data: bytes, start: int = 0, max_elements: int = MAX_ELEMENTS
 ) -> bytes:
-    """The message that starts at offset `at`, as kio can read it.
+    """The message that starts at offset `start`, as kio can read it.
 
     Bytes behind it are ignored, as Kafka does. It may have `max_elements` array elements.
 
@@ -118,12 +118,12 @@ def normalized(
     message = _Message(data, max_elements)
     step: _Step = _struct_step(entity_type)
     try:
-        end = step(message, at)
+        end = step(message, start)
     except (IndexError, struct.error):
         end = len(data) + 1
     if end > len(data):
         raise MalformedError(f"{entity_type.__name__} v{entity_type.__version__} ends early")
-    return message.patched(at)
+    return message.patched(start)
 
 
 # The plan of a class
@@ -131,27 +131,27 @@ def normalized(
 
 @cache
 def _struct_step(entity_type: Any) -> _Step:
-    plain = [each for each in fields(entity_type) if "tag" not in each.metadata]
-    steps = _merged([_field_step(shape(each), entity_type.__flexible__) for each in plain])
+    plain = [field for field in fields(entity_type) if "tag" not in field.metadata]
+    steps = _merged([_field_step(shape(field), entity_type.__flexible__) for field in plain])
     if entity_type.__flexible__:
         steps.append(_tags_step(_known_tags(entity_type)))
     if len(steps) == 1:
         return steps[0]
 
-    def step(message: _Message, at: int) -> int:
-        for each in steps:
-            at = each(message, at)
-        return at
+    def step(message: _Message, position: int) -> int:
+        for field_step in steps:
+            position = field_step(message, position)
+        return position
 
     return step
 
 
 def _known_tags(entity_type: Any) -> dict[int, _Step]:
-    tagged: list[Field[Any]] = [each for each in fields(entity_type) if "tag" in each.metadata]
+    tagged: list[Field[Any]] = [field for field in fields(entity_type) if "tag" in field.metadata]
     # A tag that is there is not null: nullable structs have no marker byte in a tagged field.
     return {
-        each.metadata["tag"]: _field_step(shape(each)._replace(nullable=False), flexible=True)
-        for each in tagged
+        field.metadata["tag"]: _field_step(shape(field)._replace(nullable=False), flexible=True)
+        for field in tagged
     }
 
 
@@ -163,43 +163,43 @@ class _Fixed:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def __call__(self, _message: _Message, at: int) -> int:
-        return at + self.size
+    def __call__(self, _message: _Message, position: int) -> int:
+        return position + self.size
 
 
 def _merged(steps: list[_Step]) -> list[_Step]:
     merged: list[_Step] = []
-    for each in steps:
+    for next_step in steps:
         last = merged[-1] if merged else None
-        if isinstance(each, _Fixed) and isinstance(last, _Fixed):
-            merged[-1] = _Fixed(last.size + each.size)
+        if isinstance(next_step, _Fixed) and isinstance(last, _Fixed):
+            merged[-1] = _Fixed(last.size + next_step.size)
         else:
-            merged.append(each)
+            merged.append(next_step)
     return merged
 
 
-def _field_step(of: Shape, flexible: bool) -> _Step:
-    if not of.is_array:
-        step = _value_step(of, flexible)
-        return _nullable_step(step) if of.is_struct and of.nullable else step
+def _field_step(field_shape: Shape, flexible: bool) -> _Step:
+    if not field_shape.is_array:
+        step = _value_step(field_shape, flexible)
+        return _nullable_step(step) if field_shape.is_struct and field_shape.nullable else step
     return (_compact_array_step if flexible else _array_step)(
-        _value_step(of, flexible), of.nullable
+        _value_step(field_shape, flexible), field_shape.nullable
     )
 
 
-def _value_step(of: Shape, flexible: bool) -> _Step:
-    if of.is_struct:
-        return _struct_step(of.inner)
-    if of.kafka_type == "error_code":
+def _value_step(field_shape: Shape, flexible: bool) -> _Step:
+    if field_shape.is_struct:
+        return _struct_step(field_shape.inner)
+    if field_shape.kafka_type == "error_code":
         return _error_code_step
-    if of.kafka_type == "timedelta_i64":
+    if field_shape.kafka_type == "timedelta_i64":
         return _duration_step
-    if of.kafka_type == "datetime_i64" and not of.nullable:
+    if field_shape.kafka_type == "datetime_i64" and not field_shape.nullable:
         return _timestamp_step
-    size = fixed_size(of._replace(is_array=False))
+    size = fixed_size(field_shape._replace(is_array=False))
     if size is not None:
         return _Fixed(size)
-    if of.kafka_type == "string":
+    if field_shape.kafka_type == "string":
         return _compact_string_step if flexible else _string_step
     return _compact_bytes_step if flexible else _bytes_step
 
@@ -207,23 +207,23 @@ def _value_step(of: Shape, flexible: bool) -> _Step:
 # Steps. Whether a string may be null is left to kio.
 
 
-def _string_step(message: _Message, at: int) -> int:
-    length: int = _int16(message.data, at)[0]
-    end = at + 2 + max(length, 0)
-    text = _not_utf8(message.data[at + 2 : end])
+def _string_step(message: _Message, position: int) -> int:
+    length: int = _int16(message.data, position)[0]
+    end = position + 2 + max(length, 0)
+    text = _not_utf8(message.data[position + 2 : end])
     if text is not None:
-        message.replace(at, end, pack_string(text))
+        message.replace(position, end, pack_string(text))
     return end
 
 
-def _compact_string_step(message: _Message, at: int) -> int:
-    length, start = read_varint(message.data, at)
+def _compact_string_step(message: _Message, position: int) -> int:
+    length, start = read_varint(message.data, position)
     if length - 1 > MAX_STRING:
         raise MalformedError(f"string of {length - 1} bytes, {MAX_STRING} are accepted")
     end = start + max(length - 1, 0)
     text = _not_utf8(message.data[start:end]) if length else None
     if text is not None:
-        message.replace(at, end, pack_compact_string(text))
+        message.replace(position, end, pack_compact_string(text))
     return end
 
 
@@ -236,97 +236,103 @@ def _not_utf8(data: bytes) -> str | None:
     return None
 
 
-def _bytes_step(message: _Message, at: int) -> int:
-    length: int = _int32(message.data, at)[0]
-    return at + 4 + max(length, 0)
+def _bytes_step(message: _Message, position: int) -> int:
+    length: int = _int32(message.data, position)[0]
+    return position + 4 + max(length, 0)
 
 
-def _compact_bytes_step(message: _Message, at: int) -> int:
-    length, at = read_varint(message.data, at)
-    return at + max(length - 1, 0)
+def _compact_bytes_step(message: _Message, position: int) -> int:
+    length, position = read_varint(message.data, position)
+    return position + max(length - 1, 0)
 
 
-def _error_code_step(message: _Message, at: int) -> int:
-    if _int16(message.data, at)[0] not in _ERROR_CODES:
-        message.replace(at, at + 2, _UNKNOWN_SERVER_ERROR)
-    return at + 2
+def _error_code_step(message: _Message, position: int) -> int:
+    if _int16(message.data, position)[0] not in _ERROR_CODES:
+        message.replace(position, position + 2, _UNKNOWN_SERVER_ERROR)
+    return position + 2
 
 
-def _timestamp_step(message: _Message, at: int) -> int:
-    if _int64(message.data, at)[0] < 0:
-        message.replace(at, at + 8, pack_int64(0))
-    return at + 8
+def _timestamp_step(message: _Message, position: int) -> int:
+    if _int64(message.data, position)[0] < 0:
+        message.replace(position, position + 8, pack_int64(0))
+    return position + 8
 
 
-def _duration_step(message: _Message, at: int) -> int:
-    milliseconds: int = _int64(message.data, at)[0]
+def _duration_step(message: _Message, position: int) -> int:
+    milliseconds: int = _int64(message.data, position)[0]
     if abs(milliseconds) > MAX_DURATION_MS:
         message.replace(
-            at, at + 8, pack_int64(MAX_DURATION_MS if milliseconds > 0 else -MAX_DURATION_MS)
+            position,
+            position + 8,
+            pack_int64(MAX_DURATION_MS if milliseconds > 0 else -MAX_DURATION_MS),
         )
-    return at + 8
+    return position + 8
 
 
 def _array_step(step: _Step, nullable: bool) -> _Step:
-    def array(message: _Message, at: int) -> int:
-        elements: int = _int32(message.data, at)[0]
-        return _elements(message, at + 4, elements, step, nullable)
+    def array(message: _Message, position: int) -> int:
+        elements: int = _int32(message.data, position)[0]
+        return _elements(message, position + 4, elements, step, nullable)
 
     return array
 
 
 def _compact_array_step(step: _Step, nullable: bool) -> _Step:
-    def array(message: _Message, at: int) -> int:
-        elements, at = read_varint(message.data, at)
-        return _elements(message, at, elements - 1, step, nullable)
+    def array(message: _Message, position: int) -> int:
+        elements, position = read_varint(message.data, position)
+        return _elements(message, position, elements - 1, step, nullable)
 
     return array
 
 
-def _elements(message: _Message, at: int, elements: int, step: _Step, nullable: bool) -> int:
+def _elements(message: _Message, position: int, elements: int, step: _Step, nullable: bool) -> int:
     if elements < 0:
         if nullable:
-            return at
+            return position
         raise MalformedError("null for an array that cannot be null")
-    message.count(elements, at)
+    message.count(elements, position)
     if isinstance(step, _Fixed):
-        return at + elements * step.size
+        return position + elements * step.size
     for _ in range(elements):
-        at = step(message, at)
-    return at
+        position = step(message, position)
+    return position
 
 
 def _nullable_step(step: _Step) -> _Step:
     """KIP-893: a byte in front of the struct, negative for null."""
 
-    def struct_or_null(message: _Message, at: int) -> int:
-        return at + 1 if _int8(message.data, at)[0] < 0 else step(message, at + 1)
+    def struct_or_null(message: _Message, position: int) -> int:
+        return position + 1 if _int8(message.data, position)[0] < 0 else step(message, position + 1)
 
     return struct_or_null
 
 
-def _tags_step(known: Mapping[int, _Step]) -> _Step:
-    def tags(message: _Message, at: int) -> int:
-        return at + 1 if message.data[at] == 0 else _tag_section(message, at, known)
+def _tags_step(steps_of_tags: Mapping[int, _Step]) -> _Step:
+    def tags(message: _Message, position: int) -> int:
+        return (
+            position + 1
+            if message.data[position] == 0
+            else _tag_section(message, position, steps_of_tags)
+        )
 
     return tags
 
 
-def _tag_section(message: _Message, at: int, known: Mapping[int, _Step]) -> int:
+def _tag_section(message: _Message, position: int, steps_of_tags: Mapping[int, _Step]) -> int:
     """Skip tagged fields in any order; of duplicates the last one counts, as in Kafka."""
-    data, section, head = message.data, at, len(message.patches)
-    count, at = read_varint(data, at)
-    first, kept = at, 0
+    data, section, head = message.data, position, len(message.patches)
+    count, position = read_varint(data, position)
+    first, kept_count = position, 0
     for _ in range(count):  # ends with the data: each tag takes two bytes at least
-        tag_at = at
-        tag, at = read_varint(data, at)
-        size, at = read_varint(data, at)
-        if tag in known:
-            kept += 1
-            at = known[tag](message, at)
+        tag_at = position
+        tag, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        if tag in steps_of_tags:
+            kept_count += 1
+            position = steps_of_tags[tag](message, position)
         else:
-            at += size
-            message.replace(tag_at, at)
-    if kept < count:
-        message.patches.insert(head, (section, first, pack_varint(kept)))
-    return at
+            position += size
+            message.replace(tag_at, position)
+    if kept_count < count:
+        message.patches.insert(head, (section, first, pack_varint(kept_count)))
+    return position

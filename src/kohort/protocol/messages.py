@@ -79,33 +79,33 @@ def read_header(data: bytes) -> tuple[int, int, int, str, int]:
     return api_key, version, correlation_id, client_id, body
 
 
-def _skip_tags(data: bytes, at: int) -> int:
+def _skip_tags(data: bytes, position: int) -> int:
     try:
-        return skip_tagged_fields(data, at, limit=MAX_PATCHES)
+        return skip_tagged_fields(data, position, limit=MAX_PATCHES)
     except IndexError:
         raise MalformedError("request header ends early") from None
 
 
-def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
-    """kio's request of that version, from offset `at` of `data`.
+def decode_request(api_key: int, version: int, data: bytes, start: int = 0) -> Any:
+    """kio's request of that version, from offset `start` of `data`.
 
     Bytes behind it are ignored, as in Kafka. Raises only `MalformedError`, whatever the bytes are.
     """
-    return _request_reader(api_key, version)(data, at)
+    return _request_reader(api_key, version)(data, start)
 
 
-def decode_large_request(api_key: int, version: int, data: bytes, at: int) -> Any:
+def decode_large_request(api_key: int, version: int, data: bytes, start: int) -> Any:
     """`decode_request`, slower, for a thread beside the event loop: it does not hold up others.
 
     Records, and bytes of more than 1 MiB, are views of `data`.
     """
-    return _large_request_reader(api_key, version)(data, at)
+    return _large_request_reader(api_key, version)(data, start)
 
 
-def has_few_elements(api_key: int, version: int, data: bytes, at: int, most: int) -> bool:
+def has_few_elements(api_key: int, version: int, data: bytes, start: int, most: int) -> bool:
     """Whether a request is usual, and has at most so many array elements; no others are counted."""
     try:
-        return _bounds_check(api_key, version)(data, at, most)
+        return _bounds_check(api_key, version)(data, start, most)
     except (MalformedError, IndexError):
         return False
 

@@ -31,9 +31,9 @@ def pack_varint(value: int) -> bytes:
 
 
 def read_varint(
-    data: bytes | bytearray | memoryview, at: int, max_bytes: int = 5
+    data: bytes | bytearray | memoryview, position: int, max_bytes: int = 5
 ) -> tuple[int, int]:
-    """(unsigned varint at offset `at`, offset behind it).
+    """(unsigned varint at offset `position`, offset behind it).
 
     Raises IndexError at the end of the data, `MalformedError` beyond `max_bytes`. Five bytes hold
     32 bits, ten hold 64.
@@ -41,34 +41,34 @@ def read_varint(
     value = shift = 0
     stop = 7 * max_bytes
     while True:
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, position
         shift += 7
         if shift >= stop:
             raise MalformedError(f"variable-length integer of more than {max_bytes} bytes")
 
 
 def skip_tagged_fields(
-    data: bytes | bytearray | memoryview, at: int, limit: int | None = None
+    data: bytes | bytearray | memoryview, position: int, limit: int | None = None
 ) -> int:
-    """Offset behind the tagged fields at offset `at`.
+    """Offset behind the tagged fields at offset `position`.
 
     Raises IndexError if `data` ends within their numbers, `MalformedError` beyond `limit` fields.
     The offset may lie behind the end of `data` if the last field claims too many bytes.
     """
-    if data[at] == 0:
-        return at + 1
-    count, at = read_varint(data, at)
+    if data[position] == 0:
+        return position + 1
+    count, position = read_varint(data, position)
     if limit is not None and count > limit:
         raise MalformedError(f"{count} tagged fields in a header")
     for _ in range(count):  # Ends with the data: each field takes at least two bytes.
-        _, at = read_varint(data, at)
-        size, at = read_varint(data, at)
-        at += size
-    return at
+        _, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        position += size
+    return position
 
 
 def pack_string(value: str | None) -> bytes:

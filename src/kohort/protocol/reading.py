@@ -48,15 +48,15 @@ def _checked(
     """`elements_of`: how many array elements a message of these bytes may have."""
     is_in_bounds = bounds_check(entity_type)
 
-    def read(data: bytes, at: int) -> Any:
+    def read(data: bytes, start: int) -> Any:
         max_elements = elements_of(data)
         try:
-            if is_in_bounds(data, at, max_elements):
-                return read_unchecked(data, at)[0]
+            if is_in_bounds(data, start, max_elements):
+                return read_unchecked(data, start)[0]
         except _UNREADABLE:
             pass
         try:
-            return read_unchecked(normalized(entity_type, data, at, max_elements), 0)[0]
+            return read_unchecked(normalized(entity_type, data, start, max_elements), 0)[0]
         except MalformedError:
             raise
         except _UNREADABLE as error:

@@ -121,10 +121,10 @@ def encode_run(
 ) -> bytes:
     """`encode_pair` of many records whose keys differ in a last int32, with values of one size."""
     count, value_size = len(values), _encoded(len(values[0]))
-    rest = len(key_head) + 4 + len(value_size) + len(values[0]) + 1
+    rest_size = len(key_head) + 4 + len(value_size) + len(values[0]) + 1
     if count == 1:
         prefix = _prefix(offset_delta)
-        size = _encoded(len(prefix) + rest)
+        size = _encoded(len(prefix) + rest_size)
         return b"".join(
             (size, prefix, key_head, _pack_int32(key_ends[0]), value_size, values[0], _NO_HEADERS)
         )
@@ -135,7 +135,7 @@ def encode_run(
     )
     sizes: list[bytes] = []
     for length, end in _PREFIX_LENGTHS:
-        sizes += [_encoded(length + rest)] * (min(end, last) - offset_delta - len(sizes))
+        sizes += [_encoded(length + rest_size)] * (min(end, last) - offset_delta - len(sizes))
     parts = [key_head] * (7 * count)
     parts[0::7] = sizes
     parts[1::7] = prefixes
@@ -165,41 +165,41 @@ def measure(data: Buffer, position: int, count: int) -> int:
     _validate_count(data, position, count)
     largest = _INT64_MIN
     signs = length = alike = 0
-    left = count
+    remaining = count
     try:
-        while left:
+        while remaining:
             start = position
-            size, at = data[position], position + 1
+            size, cursor = data[position], position + 1
             if size >= 128:
-                if (more := data[at]) < 128:
-                    size, at = size & 127 | more << 7, at + 1
+                if (more := data[cursor]) < 128:
+                    size, cursor = size & 127 | more << 7, cursor + 1
                 else:
-                    size, at = read_raw_varint(data, position)
+                    size, cursor = read_raw_varint(data, position)
             if size < _SMALLEST_RAW:
                 raise invalid(f"a record of {size >> 1} bytes")
             signs |= size
-            position = at + (size >> 1)
-            delta = data[at + 1]  # behind the attributes
+            position = cursor + (size >> 1)
+            delta = data[cursor + 1]  # behind the attributes
             if delta >= 128:
-                if (more := data[at + 2]) < 128:
+                if (more := data[cursor + 2]) < 128:
                     delta = delta & 127 | more << 7
                 else:
-                    delta, _ = read_raw_varint(data, at + 1)
+                    delta, _ = read_raw_varint(data, cursor + 1)
             delta = (delta >> 1) ^ -(delta & 1)
             if delta > largest:
                 largest = delta
-            left -= 1
+            remaining -= 1
             length, former = position - start, length
             alike = alike + 1 if length == former else 0
-            if alike > 2 and left:  # four of a size: more may follow
-                same = equal_sizes(data, start, length, min(left, _RUN))
-                latest = _largest_of_run(data, at + 1 + length, length, same)
+            if alike > 2 and remaining:  # four of a size: more may follow
+                same = equal_sizes(data, start, length, min(remaining, _RUN))
+                latest = _largest_of_run(data, cursor + 1 + length, length, same)
                 if latest is None:
                     alike = 0
                 else:
                     largest = max(largest, latest)
                     position += same * length
-                    left -= same
+                    remaining -= same
     except IndexError:
         raise invalid(f"the batch ends before its {count} records do") from None
     if position != len(data) or signs & 1:
@@ -215,22 +215,22 @@ def are_numbered(data: Buffer, position: int, count: int) -> bool:
     """
     try:
         for index in range(count):
-            size, at = data[position], position + 1
+            size, cursor = data[position], position + 1
             if size >= 128:
-                if (more := data[at]) < 128:
-                    size, at = size & 127 | more << 7, at + 1
+                if (more := data[cursor]) < 128:
+                    size, cursor = size & 127 | more << 7, cursor + 1
                 else:
-                    size, at = read_raw_varint(data, position)
-            position = at + (size >> 1)
-            at += 1  # behind the attributes
-            while data[at] >= 128:
-                at += 1
-            delta = data[at + 1]
+                    size, cursor = read_raw_varint(data, position)
+            position = cursor + (size >> 1)
+            cursor += 1  # behind the attributes
+            while data[cursor] >= 128:
+                cursor += 1
+            delta = data[cursor + 1]
             if delta >= 128:
-                if (more := data[at + 2]) < 128:
+                if (more := data[cursor + 2]) < 128:
                     delta = delta & 127 | more << 7
                 else:
-                    delta, _ = read_raw_varint(data, at + 1)
+                    delta, _ = read_raw_varint(data, cursor + 1)
             if delta != index << 1:
                 return False
     except IndexError:
@@ -245,27 +245,29 @@ def numbered(data: Buffer, position: int, count: int) -> bytes:
     """
     parts: list[bytes] = []
     for index, (start, end, *_) in enumerate(walk(data, position, count)):
-        _, at = read_raw_varint(data, start)
-        _, delta_at = read_raw_varint(data, at + 1)
+        _, cursor = read_raw_varint(data, start)
+        _, delta_at = read_raw_varint(data, cursor + 1)
         _, rest_at = read_raw_varint(data, delta_at)
-        body = b"".join((bytes(data[at:delta_at]), encode_varint(index), bytes(data[rest_at:end])))
+        body = b"".join(
+            (bytes(data[cursor:delta_at]), encode_varint(index), bytes(data[rest_at:end]))
+        )
         parts += encode_varint(len(body)), body
     return b"".join(parts)
 
 
-def _largest_of_run(data: Buffer, at: int, step: int, count: int) -> int | None:
-    """The largest of `count` timestamp deltas at `at` and every `step` bytes on.
+def _largest_of_run(data: Buffer, start: int, step: int, count: int) -> int | None:
+    """The largest of `count` timestamp deltas at `start` and every `step` bytes on.
 
     None if they differ in length, are longer than two bytes, or one is negative: those are read one
     by one.
     """
-    end = at + count * step
-    low = bytes(data[at:end:step])
+    end = start + count * step
+    low = bytes(data[start:end:step])
     if len(low) < count or not count or low.translate(None, _EVEN):  # zigzag: negative is odd
         return None
     if max(low) < 128:
         return max(low) >> 1
-    high = bytes(data[at + 1 : end + 1 : step])
+    high = bytes(data[start + 1 : end + 1 : step])
     if min(low) < 128 or len(high) < count or max(high) >= 128:
         return None
     most = max(high)
@@ -319,24 +321,24 @@ def read_pairs(
     It reads what small batches of group state have, in half a microsecond a record: keys, deltas of
     one byte, lengths of one or two, and no headers.
     """
-    found: list[tuple[bytes, bytes | None]] = []
-    at = position
+    pairs: list[tuple[bytes, bytes | None]] = []
+    cursor = position
     try:
         for _ in range(count):
-            size, at = data[at], at + 1
+            size, cursor = data[cursor], cursor + 1
             if size >= 128:
-                if (more := data[at]) >= 128:
+                if (more := data[cursor]) >= 128:
                     return None
-                size, at = size & 127 | more << 7, at + 1
-            following = at + (size >> 1)
-            if data[at + 1] >= 128 or data[at + 2] >= 128:
+                size, cursor = size & 127 | more << 7, cursor + 1
+            following = cursor + (size >> 1)
+            if data[cursor + 1] >= 128 or data[cursor + 2] >= 128:
                 return None
-            key_size, at = data[at + 3], at + 4
+            key_size, cursor = data[cursor + 3], cursor + 4
             if key_size >= 128:
-                if (more := data[at]) >= 128:
+                if (more := data[cursor]) >= 128:
                     return None
-                key_size, at = key_size & 127 | more << 7, at + 1
-            key_end = at + (key_size >> 1)
+                key_size, cursor = key_size & 127 | more << 7, cursor + 1
+            key_end = cursor + (key_size >> 1)
             value_size, value_at = data[key_end], key_end + 1
             if value_size >= 128:
                 if (more := data[value_at]) >= 128:
@@ -352,11 +354,11 @@ def read_pairs(
                 or data[value_end]
             ):
                 return None
-            found.append((data[at:key_end], None if is_null else data[value_at:value_end]))
-            at = following
+            pairs.append((data[cursor:key_end], None if is_null else data[value_at:value_end]))
+            cursor = following
     except IndexError:
         return None
-    return found if at == end else None
+    return pairs if cursor == end else None
 
 
 def decode(

@@ -36,9 +36,9 @@ def _arrays(value: Any) -> list[list[Any]]:
         entity_type: Any = type(value)
         return [list(getattr(value, name) or ()) for name in _array_fields(entity_type)]
     inner = value.values() if isinstance(value, dict) else value if type(value) is tuple else ()
-    return [list(each) for each in inner if isinstance(each, list | tuple)]
+    return [list(item) for item in inner if isinstance(item, list | tuple)]
 
 
 @cache
 def _array_fields(entity_type: Any) -> list[str]:
-    return [each.name for each in fields(entity_type) if shape(each).is_array]
+    return [field.name for field in fields(entity_type) if shape(field).is_array]

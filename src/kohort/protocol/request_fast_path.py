@@ -31,13 +31,13 @@ _HEARTBEAT_INSTANCE_ID_SINCE: Final = 3
 _HEARTBEAT_FLEXIBLE_SINCE: Final = 4
 
 
-def read_heartbeat(data: bytes, at: int, version: int) -> Member | None:
+def read_heartbeat(data: bytes, start: int, version: int) -> Member | None:
     """The fields of a HeartbeatRequest v0-4; before v3 the instance id is None."""
     if version >= _HEARTBEAT_FLEXIBLE_SINCE:
-        return read_member(data, at)
+        return read_member(data, start)
     try:
-        group_size = _int16(data, at)[0]
-        generation_at = at + 2 + group_size
+        group_size = _int16(data, start)[0]
+        generation_at = start + 2 + group_size
         member_size = _int16(data, generation_at + 4)[0]
         member_at = generation_at + 6
         instance_at = end = member_at + member_size
@@ -54,7 +54,7 @@ def read_heartbeat(data: bytes, at: int, version: int) -> Member | None:
         if end > len(data):
             return None
         return (
-            str(data[at + 2 : generation_at], "utf-8"),
+            str(data[start + 2 : generation_at], "utf-8"),
             _int32(data, generation_at)[0],
             str(data[member_at:instance_at], "utf-8"),
             instance_id,
@@ -63,12 +63,12 @@ def read_heartbeat(data: bytes, at: int, version: int) -> Member | None:
         return None
 
 
-def read_member(data: bytes, at: int) -> Member | None:
+def read_member(data: bytes, start: int) -> Member | None:
     """The fields of a member in compact encoding, with empty tags behind them."""
     try:
         # A compact string of up to 126 bytes has its length, plus one, in one byte; 0 is null.
-        size = data[at]
-        generation_at = at + size
+        size = data[start]
+        generation_at = start + size
         member_at = generation_at + 4
         member_size = data[member_at]
         instance_at = member_at + member_size
@@ -77,7 +77,7 @@ def read_member(data: bytes, at: int) -> Member | None:
         if not size or not member_size or size | member_size | instance_size > 127 or data[tags_at]:
             return None
         return (
-            str(data[at + 1 : generation_at], "utf-8"),
+            str(data[start + 1 : generation_at], "utf-8"),
             _int32(data, generation_at)[0],
             str(data[member_at + 1 : instance_at], "utf-8"),
             str(data[instance_at + 1 : tags_at], "utf-8") if instance_size else None,
@@ -97,23 +97,23 @@ librdkafka always has a regular expression, an empty one.
 """
 
 
-def read_steady_heartbeat(data: bytes, at: int, version: int) -> Member | None:
+def read_steady_heartbeat(data: bytes, start: int, version: int) -> Member | None:
     """(group id, member epoch, member id, instance id) of a ConsumerGroupHeartbeatRequest v0-1.
 
     None also if it says more than that.
     """
     try:
-        member_at = at + data[at]
+        member_at = start + data[start]
         epoch_at = member_at + data[member_at]
         instance_at = epoch_at + 4
         end = instance_at + (data[instance_at] or 1)
-        sizes = data[at], data[member_at], data[instance_at]
+        sizes = data[start], data[member_at], data[instance_at]
         if not sizes[0] or not sizes[1] or max(sizes) > 127:
             return None
         if data[end:] not in _NOTHING_NEW[version]:
             return None
         return (
-            str(data[at + 1 : member_at], "utf-8"),
+            str(data[start + 1 : member_at], "utf-8"),
             _int32(data, epoch_at)[0],
             str(data[member_at + 1 : epoch_at], "utf-8"),
             str(data[instance_at + 1 : end], "utf-8") if sizes[2] else None,
@@ -130,29 +130,29 @@ _TAGS_OF_ALL: Final = bytes(3)
 """Empty tags of the partition, the topic and the request."""
 
 
-def read_single_batch(data: bytes, at: int, version: int) -> SingleBatch | None:
+def read_single_batch(data: bytes, offset_in_data: int, version: int) -> SingleBatch | None:
     """The fields of a ProduceRequest v9-13 for one partition, without a transactional id."""
     try:
         # null, acks, timeout, and one topic, whose count is stored plus one
-        if data[at] or data[at + 7] != 2:
+        if data[offset_in_data] or data[offset_in_data + 7] != 2:
             return None
         key: str | UUID
         if version >= _PRODUCE_TOPIC_IDS_SINCE:
-            end = at + 24
-            key = UUID(bytes=data[at + 8 : end])
+            end = offset_in_data + 24
+            key = UUID(bytes=data[offset_in_data + 8 : end])
         else:
-            size = data[at + 8]
-            end = at + 8 + size
+            size = data[offset_in_data + 8]
+            end = offset_in_data + 8 + size
             if not 0 < size < 128:
                 return None
-            key = str(data[at + 9 : end], "utf-8")
+            key = str(data[offset_in_data + 9 : end], "utf-8")
         if data[end] != 2:  # one partition
             return None
         size, start = read_varint(data, end + 5)
         stop = start + size - 1
         if not size or data[stop : stop + 3] != _TAGS_OF_ALL:
             return None
-        return _int16(data, at + 1)[0], key, _int32(data, end + 1)[0], data[start:stop]
+        return _int16(data, offset_in_data + 1)[0], key, _int32(data, end + 1)[0], data[start:stop]
     except (IndexError, ValueError):  # of text that is not UTF-8, or a long length
         return None
 
@@ -167,7 +167,7 @@ _MAX_PARTITIONS: Final = 1_000
 
 
 def read_offset_commit(
-    data: bytes, at: int, *, by_id: bool
+    data: bytes, offset_in_data: int, *, by_id: bool
 ) -> tuple[bytes, list[Columns], int] | None:
     """(member, topics, end) of an OffsetCommitRequest v8-10; v10 names topics by id.
 
@@ -175,7 +175,7 @@ def read_offset_commit(
     negative one is larger than any that exists. The end is the offset behind the request.
     """
     try:
-        member_at = at + data[at] + 4
+        member_at = offset_in_data + data[offset_in_data] + 4
         instance_at = member_at + data[member_at]
         topics_at = instance_at + (data[instance_at] or 1)
         count = data[topics_at] - 1
@@ -204,7 +204,11 @@ def read_offset_commit(
                 str(key, "utf-8")  # raises for bytes that `decode_request` would replace
             topics.append((key, *offsets))
             position = first + OFFSET_BYTES * many + 1
-        return None if data[position] else (data[at:topics_at] + _NO_TAGS, topics, position + 1)
+        return (
+            None
+            if data[position]
+            else (data[offset_in_data:topics_at] + _NO_TAGS, topics, position + 1)
+        )
     except (IndexError, UnicodeDecodeError, struct_error):
         return None
 

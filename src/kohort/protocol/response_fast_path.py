@@ -108,17 +108,17 @@ def join_group(
             text(member_id),
             pack_array(len(members)),
         ]
-        for each, instance_id, metadata in members:
-            parts += (text(each), text(instance_id) if version >= 5 else b"")
+        for joined_id, instance_id, metadata in members:
+            parts += (text(joined_id), text(instance_id) if version >= 5 else b"")
             parts += (pack_int32(len(metadata)), metadata)
         return parts
     text = pack_compact_string
     names = text(protocol_type) + text(protocol_name) if version >= 7 else text(protocol_name or "")
     skip = bytes((skip_assignment,)) if version >= 9 else b""
     parts = [head, names, text(leader), skip, text(member_id), pack_compact_array(len(members))]
-    for each, instance_id, metadata in members:
+    for joined_id, instance_id, metadata in members:
         size = pack_varint(len(metadata) + 1)
-        parts += (text(each), text(instance_id), size, metadata, _NO_TAGS)
+        parts += (text(joined_id), text(instance_id), size, metadata, _NO_TAGS)
     parts.append(_NO_TAGS)
     return parts
 

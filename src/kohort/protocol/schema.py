@@ -30,9 +30,13 @@ def shape(field: "Field[Any]") -> Shape:
     )
 
 
-def fixed_size(of: Shape) -> int | None:
+def fixed_size(field_shape: Shape) -> int | None:
     """Bytes that a value of this shape always takes, None if that differs."""
-    return None if of.is_array or of.is_struct else _SIZES.get(of.kafka_type)
+    return (
+        None
+        if field_shape.is_array or field_shape.is_struct
+        else _SIZES.get(field_shape.kafka_type)
+    )
 
 
 _SIZES: Final = {

@@ -30,60 +30,62 @@ _COPIED: Final = {"records": 0, "bytes": 1 << 20}
 @cache
 def stepwise_reader(entity_type: Any) -> ReadStep:
     """A function that reads messages of this class, which `bounds_check` or `normalized` passed."""
-    has_bytes = any(shape(each).kafka_type in _COPIED for each in fields(entity_type))
+    has_bytes = any(shape(field).kafka_type in _COPIED for field in fields(entity_type))
     if not has_arrays(entity_type) and not has_bytes:
         read_whole: ReadStep = entity_reader(entity_type)
         return read_whole
     flexible = entity_type.__flexible__
-    plain = [each for each in fields(entity_type) if "tag" not in each.metadata]
-    steps = [(each.name, _field_reader(entity_type, each, flexible)) for each in plain]
+    plain = [field for field in fields(entity_type) if "tag" not in field.metadata]
+    steps = [(field.name, _field_reader(entity_type, field, flexible)) for field in plain]
     tagged: dict[int, tuple[str, ReadStep]] = {
-        each.metadata["tag"]: (each.name, get_field_reader(entity_type, each, False, True))
-        for each in fields(entity_type)
-        if "tag" in each.metadata
+        field.metadata["tag"]: (field.name, get_field_reader(entity_type, field, False, True))
+        for field in fields(entity_type)
+        if "tag" in field.metadata
     }
 
     def read(data: bytes, start: int) -> tuple[Any, int]:
         values: dict[str, Any] = {}
-        at = start
+        position = start
         for name, step in steps:
-            values[name], size = step(data, at)
-            at += size
+            values[name], size = step(data, position)
+            position += size
         if flexible:
-            at = _read_tags(data, at, tagged, values)
-        return entity_type(**values), at - start
+            position = _read_tags(data, position, tagged, values)
+        return entity_type(**values), position - start
 
     return read
 
 
 def _field_reader(entity_type: Any, field: "Field[Any]", flexible: bool) -> ReadStep:
-    of = shape(field)
-    if of.is_array and (of.is_struct or of.kafka_type == "string"):
-        return _array_reader(of, flexible)
-    if of.kafka_type in _COPIED:
-        return _bytes_reader(flexible, _COPIED[of.kafka_type])
-    if of.is_struct and has_arrays(of.inner):
-        read = stepwise_reader(of.inner)
-        return _nullable_reader(read) if of.nullable else read
+    field_shape = shape(field)
+    if field_shape.is_array and (field_shape.is_struct or field_shape.kafka_type == "string"):
+        return _array_reader(field_shape, flexible)
+    if field_shape.kafka_type in _COPIED:
+        return _bytes_reader(flexible, _COPIED[field_shape.kafka_type])
+    if field_shape.is_struct and has_arrays(field_shape.inner):
+        read = stepwise_reader(field_shape.inner)
+        return _nullable_reader(read) if field_shape.nullable else read
     read_native: ReadStep = get_field_reader(entity_type, field, False, False)
     return read_native
 
 
-def _array_reader(of: Shape, flexible: bool) -> ReadStep:
+def _array_reader(field_shape: Shape, flexible: bool) -> ReadStep:
     read_element: ReadStep = (
-        stepwise_reader(of.inner) if of.is_struct else get_reader(of.kafka_type, flexible, False)
+        stepwise_reader(field_shape.inner)
+        if field_shape.is_struct
+        else get_reader(field_shape.kafka_type, flexible, False)
     )
 
     def read(data: bytes, start: int) -> tuple[Any, int]:
-        count, at = _count(data, start, flexible)
+        count, position = _count(data, start, flexible)
         if count < 0:
-            return None, at - start
+            return None, position - start
         elements = []
         for _ in range(count):
-            element, size = read_element(data, at)
+            element, size = read_element(data, position)
             elements.append(element)
-            at += size
-        return tuple(elements), at - start
+            position += size
+        return tuple(elements), position - start
 
     return read
 
@@ -92,43 +94,43 @@ def _bytes_reader(flexible: bool, copied: int) -> ReadStep:
     """Reads bytes: up to so many are copied, more are a view."""
 
     def read(data: bytes, start: int) -> tuple[bytes | memoryview | None, int]:
-        size, at = _count(data, start, flexible)
+        size, position = _count(data, start, flexible)
         if size < 0:
-            return None, at - start
-        end = at + size
-        return data[at:end] if size <= copied else memoryview(data)[at:end], end - start
+            return None, position - start
+        end = position + size
+        return data[position:end] if size <= copied else memoryview(data)[position:end], end - start
 
     return read
 
 
-def _count(data: bytes, at: int, flexible: bool) -> tuple[int, int]:
+def _count(data: bytes, position: int, flexible: bool) -> tuple[int, int]:
     if flexible:
-        count, at = read_varint(data, at)
-        return count - 1, at
-    return int.from_bytes(data[at : at + 4], "big", signed=True), at + 4
+        count, position = read_varint(data, position)
+        return count - 1, position
+    return int.from_bytes(data[position : position + 4], "big", signed=True), position + 4
 
 
 def _nullable_reader(read_struct: ReadStep) -> ReadStep:
     """KIP-893: a byte before the struct says whether it is null."""
 
-    def read(data: bytes, at: int) -> tuple[Any, int]:
-        if data[at] == _NULL_STRUCT:
+    def read(data: bytes, position: int) -> tuple[Any, int]:
+        if data[position] == _NULL_STRUCT:
             return None, 1
-        value, size = read_struct(data, at + 1)
+        value, size = read_struct(data, position + 1)
         return value, size + 1
 
     return read
 
 
 def _read_tags(
-    data: bytes, at: int, tagged: dict[int, tuple[str, ReadStep]], values: dict[str, Any]
+    data: bytes, position: int, tagged: dict[int, tuple[str, ReadStep]], values: dict[str, Any]
 ) -> int:
     """Read tagged fields, all of which are known, into `values`; returns the offset behind them."""
-    count, at = read_varint(data, at)
+    count, position = read_varint(data, position)
     for _ in range(count):
-        tag, at = read_varint(data, at)
-        _, at = read_varint(data, at)
+        tag, position = read_varint(data, position)
+        _, position = read_varint(data, position)
         name, read = tagged[tag]
-        values[name], size = read(data, at)
-        at += size
-    return at
+        values[name], size = read(data, position)
+        position += size
+    return position

@@ -94,18 +94,26 @@ def subscribed_topics(data: bytes) -> frozenset[str] | None:
         return None
 
 
-def encode_subscription(of: Subscription) -> bytes:
+def encode_subscription(subscription: Subscription) -> bytes:
     """Encode it in its `version` (0-3), without the fields that the version lacks."""
-    topics = (pack_int16(of.version), pack_array(len(of.topics)), *map(pack_string, of.topics))
-    owned = _packed_partitions(of.owned) if of.version >= 1 else b""
-    generation = pack_int32(of.generation) if of.version >= 2 else b""
-    rack = pack_string(of.rack) if of.version >= 3 else b""
-    return b"".join((*topics, pack_bytes(of.user_data), owned, generation, rack))
+    topics = (
+        pack_int16(subscription.version),
+        pack_array(len(subscription.topics)),
+        *map(pack_string, subscription.topics),
+    )
+    owned = _packed_partitions(subscription.owned) if subscription.version >= 1 else b""
+    generation = pack_int32(subscription.generation) if subscription.version >= 2 else b""
+    rack = pack_string(subscription.rack) if subscription.version >= 3 else b""
+    return b"".join((*topics, pack_bytes(subscription.user_data), owned, generation, rack))
 
 
-def encode_assignment(of: Assignment) -> bytes:
+def encode_assignment(assignment: Assignment) -> bytes:
     """The bytes of its `version` (0-3)."""
-    return pack_int16(of.version) + _packed_partitions(of.partitions) + pack_bytes(of.user_data)
+    return (
+        pack_int16(assignment.version)
+        + _packed_partitions(assignment.partitions)
+        + pack_bytes(assignment.user_data)
+    )
 
 
 def _known(version: int) -> int:
@@ -122,17 +130,17 @@ def _reader(name: str, version: int) -> Read:
     return reader(load_entity_schema(name, version, EntityType.data))
 
 
-def _partitions(of: Iterable[Any]) -> tuple[TopicPartition, ...]:
+def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
     return tuple(
-        TopicPartition(each.topic, partition) for each in of for partition in each.partitions
+        TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions
     )
 
 
-def _packed_partitions(of: Iterable[TopicPartition]) -> bytes:
+def _packed_partitions(tps: Iterable[TopicPartition]) -> bytes:
     """By topic, in the order given."""
     topics = [
-        (topic, [each.partition for each in each_topic])
-        for topic, each_topic in groupby(of, attrgetter("topic"))
+        (topic, [tp.partition for tp in each_topic])
+        for topic, each_topic in groupby(tps, attrgetter("topic"))
     ]
     packed = [
         b"".join((pack_string(topic), pack_array(len(partitions)), *map(pack_int32, partitions)))

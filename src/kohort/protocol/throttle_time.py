@@ -31,8 +31,10 @@ def with_throttle_time(
         return pieces
     if len(pieces[0]) < _HEAD or api_key in (_PRODUCE, API_VERSIONS):
         pieces = [b"".join(pieces)]
-    at = _offset(api_key, version, pieces[0])
-    pieces[0] = b"".join((pieces[0][:at], pack_int32(throttle_time_ms), pieces[0][at + _SIZE :]))
+    offset = _offset(api_key, version, pieces[0])
+    pieces[0] = b"".join(
+        (pieces[0][:offset], pack_int32(throttle_time_ms), pieces[0][offset + _SIZE :])
+    )
     return pieces
 
 

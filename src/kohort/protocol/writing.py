@@ -79,20 +79,24 @@ def _compiled(lines: list[str], names: dict[str, Any]) -> Write:
 def _struct_lines(entity_type: Any, names: dict[str, Any]) -> Iterator[str]:
     """Lines that write `e`; what they call is put into `names`."""
     codes, values = "", []
-    for field in (each for each in fields(entity_type) if "tag" not in each.metadata):
-        of = shape(field)
-        if not of.is_array and not of.is_struct and of.kafka_type in _CODES:
-            codes += _CODES[of.kafka_type]
-            values.append(_expression(of, f"e.{field.name}"))
+    for field in (field for field in fields(entity_type) if "tag" not in field.metadata):
+        field_shape = shape(field)
+        if (
+            not field_shape.is_array
+            and not field_shape.is_struct
+            and field_shape.kafka_type in _CODES
+        ):
+            codes += _CODES[field_shape.kafka_type]
+            values.append(_expression(field_shape, f"e.{field.name}"))
             continue
         if codes:
             yield _packed(codes, values, names)
         codes, values = "", []
-        yield from _variable_lines(of, f"e.{field.name}", entity_type.__flexible__, names)
+        yield from _variable_lines(field_shape, f"e.{field.name}", entity_type.__flexible__, names)
     if codes:
         yield _packed(codes, values, names)
     if entity_type.__flexible__:
-        tagged = [each for each in fields(entity_type) if "tag" in each.metadata]
+        tagged = [field for field in fields(entity_type) if "tag" in field.metadata]
         names["tags"] = _tags_writer(tagged)
         yield "tags(e, append)" if tagged else r"append(b'\0')"
 
@@ -102,57 +106,63 @@ def _packed(codes: str, values: list[str], names: dict[str, Any]) -> str:
     return f"append(pack_{codes.replace('?', 'o')}({', '.join(values)}))"
 
 
-def _expression(of: Shape, value: str) -> str:
-    if of.kafka_type.startswith("timedelta"):
+def _expression(field_shape: Shape, value: str) -> str:
+    if field_shape.kafka_type.startswith("timedelta"):
         return f"{value} // MS"
-    if of.kafka_type == "datetime_i64":
+    if field_shape.kafka_type == "datetime_i64":
         return f"stamp({value})"
-    return f"uuid_bytes({value})" if of.kafka_type == "uuid" else value
+    return f"uuid_bytes({value})" if field_shape.kafka_type == "uuid" else value
 
 
-def _variable_lines(of: Shape, value: str, flexible: bool, names: dict[str, Any]) -> Iterator[str]:
-    if of.is_array:
+def _variable_lines(
+    field_shape: Shape, value: str, flexible: bool, names: dict[str, Any]
+) -> Iterator[str]:
+    if field_shape.is_array:
         name = f"write_{len(names)}"
-        names[name] = (_compact_array_writer if flexible else _array_writer)(of, flexible)
+        names[name] = (_compact_array_writer if flexible else _array_writer)(field_shape, flexible)
         yield f"{name}({value}, append)"
-    elif of.is_struct:
+    elif field_shape.is_struct:
         name = f"write_{len(names)}"
-        names[name] = _nullable_writer(_writer(of.inner)) if of.nullable else _writer(of.inner)
+        names[name] = (
+            _nullable_writer(_writer(field_shape.inner))
+            if field_shape.nullable
+            else _writer(field_shape.inner)
+        )
         yield f"{name}({value}, append)"
     else:
-        yield from _blob_lines(of, value, flexible)
+        yield from _blob_lines(field_shape, value, flexible)
 
 
-def _blob_lines(of: Shape, value: str, flexible: bool) -> Iterator[str]:
+def _blob_lines(field_shape: Shape, value: str, flexible: bool) -> Iterator[str]:
     """A string or bytes; None raises where there is no null."""
     size = (
         "varint(len(v) + 1)"
         if flexible
         else "pack_h(len(v))"
-        if of.kafka_type == "string"
+        if field_shape.kafka_type == "string"
         else "pack_i(len(v))"
     )
     null = (
         r"b'\0'"
         if flexible
         else r"b'\xff\xff'"
-        if of.kafka_type == "string"
+        if field_shape.kafka_type == "string"
         else r"b'\xff\xff\xff\xff'"
     )
     yield f"v = {value}"
     indent = ""
-    if of.nullable:
+    if field_shape.nullable:
         yield f"if v is None: append({null})"
         yield "else:"
         indent = "    "
-    if of.kafka_type == "string":
+    if field_shape.kafka_type == "string":
         yield f"{indent}v = v.encode()"
     yield f"{indent}append({size})"
     yield f"{indent}append(v)"
 
 
-def _array_writer(of: Shape, flexible: bool) -> Write:
-    write_elements = _elements_writer(of, flexible)
+def _array_writer(field_shape: Shape, flexible: bool) -> Write:
+    write_elements = _elements_writer(field_shape, flexible)
 
     def write(elements: Any, append: Callable[[bytes], None]) -> None:
         append(pack_int32(-1 if elements is None else len(elements)))
@@ -162,8 +172,8 @@ def _array_writer(of: Shape, flexible: bool) -> Write:
     return write
 
 
-def _compact_array_writer(of: Shape, flexible: bool) -> Write:
-    write_elements = _elements_writer(of, flexible)
+def _compact_array_writer(field_shape: Shape, flexible: bool) -> Write:
+    write_elements = _elements_writer(field_shape, flexible)
 
     def write(elements: Any, append: Callable[[bytes], None]) -> None:
         append(pack_varint(0 if elements is None else len(elements) + 1))
@@ -173,29 +183,31 @@ def _compact_array_writer(of: Shape, flexible: bool) -> Write:
     return write
 
 
-def _elements_writer(of: Shape, flexible: bool) -> Write:
-    code = _CODES.get(of.kafka_type)
-    if of.kafka_type in ("int8", "int16", "int32", "int64"):
+def _elements_writer(field_shape: Shape, flexible: bool) -> Write:
+    code = _CODES.get(field_shape.kafka_type)
+    if field_shape.kafka_type in ("int8", "int16", "int32", "int64"):
         return lambda elements, append: append(pack(f">{len(elements)}{code}", *elements))
     write = (
-        _writer(of.inner)
-        if of.is_struct
-        else _value_writer(of._replace(is_array=False, nullable=False), flexible)
+        _writer(field_shape.inner)
+        if field_shape.is_struct
+        else _value_writer(field_shape._replace(is_array=False, nullable=False), flexible)
     )
 
     def write_elements(elements: Any, append: Callable[[bytes], None]) -> None:
-        for each in elements:
-            write(each, append)
+        for element in elements:
+            write(element, append)
 
     return write_elements
 
 
-def _value_writer(of: Shape, flexible: bool) -> Write:
+def _value_writer(field_shape: Shape, flexible: bool) -> Write:
     """A writer of a single value that is no struct."""
     names = _HELPERS.copy()
-    if not of.is_array and of.kafka_type in _CODES:
-        return _compiled([_packed(_CODES[of.kafka_type], [_expression(of, "e")], names)], names)
-    return _compiled(list(_variable_lines(of, "e", flexible, names)), names)
+    if not field_shape.is_array and field_shape.kafka_type in _CODES:
+        return _compiled(
+            [_packed(_CODES[field_shape.kafka_type], [_expression(field_shape, "e")], names)], names
+        )
+    return _compiled(list(_variable_lines(field_shape, "e", flexible, names)), names)
 
 
 def _nullable_writer(write: Write) -> Write:
@@ -210,15 +222,15 @@ def _nullable_writer(write: Write) -> Write:
 
 
 def _tags_writer(tagged: list[Field[Any]]) -> Write:
-    known = [
+    tag_writers = [
         (field.metadata["tag"], field.name, default(field), _tag_value_writer(shape(field)))
-        for field in sorted(tagged, key=lambda each: each.metadata["tag"])
+        for field in sorted(tagged, key=lambda tagged_field: tagged_field.metadata["tag"])
     ]
 
     def write(entity: Any, append: Callable[[bytes], None]) -> None:
         present = [
             (tag, value, write_value)
-            for tag, name, absent, write_value in known
+            for tag, name, absent, write_value in tag_writers
             if (value := getattr(entity, name)) != absent
         ]
         append(pack_varint(len(present)))
@@ -232,11 +244,11 @@ def _tags_writer(tagged: list[Field[Any]]) -> Write:
     return write
 
 
-def _tag_value_writer(of: Shape) -> Write:
+def _tag_value_writer(field_shape: Shape) -> Write:
     return (
-        _writer(of.inner)
-        if of.is_struct and not of.is_array
-        else _value_writer(of._replace(nullable=False), True)
+        _writer(field_shape.inner)
+        if field_shape.is_struct and not field_shape.is_array
+        else _value_writer(field_shape._replace(nullable=False), True)
     )
 
 

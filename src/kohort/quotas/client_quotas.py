@@ -79,12 +79,12 @@ class QuotaTable:
             if _CONNECTION_RATE in quotas:
                 self._of_addresses[address] = quotas[_CONNECTION_RATE]
             return
-        place = names.get(USER, _ABSENT), names.get(CLIENT_ID, _ABSENT)
+        scope = names.get(USER, _ABSENT), names.get(CLIENT_ID, _ABSENT)
         for key in self._bounds.keys() | quotas.keys():
             bounds = self._bounds.setdefault(key, {})
-            bounds.pop(place, None)
+            bounds.pop(scope, None)
             if key in quotas:
-                bounds[place] = quotas[key]
+                bounds[scope] = quotas[key]
             if not bounds:
                 del self._bounds[key]
         self.meters_requests = REQUEST_PERCENTAGE in self._bounds
@@ -98,7 +98,7 @@ class QuotaTable:
         bounds = self._bounds.get(key)
         if bounds is None:
             return None
-        for place in (
+        for scope in (
             (user, client_id),
             (user, None),
             (user, _ABSENT),
@@ -108,8 +108,8 @@ class QuotaTable:
             (_ABSENT, client_id),
             (_ABSENT, None),
         ):
-            if (bound := bounds.get(place)) is not None:
-                of_user, of_client = place
+            if (bound := bounds.get(scope)) is not None:
+                of_user, of_client = scope
                 share = (
                     key,
                     _ABSENT if of_user == _ABSENT else _shortened(user),
@@ -170,17 +170,17 @@ class ClientQuotas:
         return None if limit is None else MutationQuota(self, limit, strict=strict)
 
     def _rate(self, limit: Limit, now: Instant) -> Rate:
-        used = self._used_of(limit).of(limit.share, now, lambda: Rate(self._windows))
-        assert isinstance(used, Rate)
-        return used
+        usage = self._used_of(limit).of(limit.share, now, lambda: Rate(self._windows))
+        assert isinstance(usage, Rate)
+        return usage
 
     def bucket(self, limit: Limit, now: Instant) -> TokenBucket:
         """The tokens of those who share a quota of mutations."""
-        used = self._used_of(limit).of(
+        usage = self._used_of(limit).of(
             limit.share, now, lambda: TokenBucket(self._windows, limit.bound, now)
         )
-        assert isinstance(used, TokenBucket)
-        return used
+        assert isinstance(usage, TokenBucket)
+        return usage
 
     def _used_of(self, limit: Limit) -> "_Used":
         return self._used_by_client_ids if limit.is_of_any_client_id else self._used
@@ -197,16 +197,16 @@ class _Used:
         self, share: _Share, now: Instant, new: Callable[[], Rate | TokenBucket]
     ) -> Rate | TokenBucket:
         """The use of those who share a quota; `new` makes that of those who used nothing."""
-        used = self._used.get(share)
-        if used is None:
+        usage = self._used.get(share)
+        if usage is None:
             if len(self._used) >= self._sweep_at:
                 self._sweep(now)
-            used = self._used[share] = new()
-        return used
+            usage = self._used[share] = new()
+        return usage
 
     def _sweep(self, now: Instant) -> None:
         """Forget those who have not used anything that still counts."""
-        self._used = {share: used for share, used in self._used.items() if not used.is_idle(now)}
+        self._used = {share: usage for share, usage in self._used.items() if not usage.is_idle(now)}
         if len(self._used) >= MAX_SHARES:
             oldest = list(islice(self._used, len(self._used) - MAX_SHARES // 2))
             for share in oldest:

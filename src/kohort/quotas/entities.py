@@ -132,7 +132,7 @@ def _matches(component: FilterComponent, name: str | None) -> bool:
     return component.match_type == SPECIFIED or name is None
 
 
-def validate_component(component: FilterComponent, seen: Iterable[str]) -> None:
+def validate_component(component: FilterComponent, entities: Iterable[str]) -> None:
     """Raise KafkaError INVALID_REQUEST, or UNSUPPORTED_VERSION for an unknown type."""
     entity, kind, match = component
     if kind == EXACT and match is None:
@@ -145,7 +145,7 @@ def validate_component(component: FilterComponent, seen: Iterable[str]) -> None:
         raise _invalid(f"Unknown match type {kind}")
     if not entity:
         raise _invalid("Invalid empty entity type.")
-    if entity in seen:
+    if entity in entities:
         raise _invalid(f"Entity type {entity} cannot appear more than once in the filter.")
     if entity not in _ORDER:
         raise KafkaError(ErrorCode.unsupported_version, f"Unsupported entity type {entity}")

@@ -103,8 +103,8 @@ class TokenBucket:
         return self._tokens >= self._burst(self.bound)
 
     def _refill(self, bound: float, now: Instant) -> None:
-        come = (now - self._at) * bound / _MS_PER_S
-        self._tokens = min(self._burst(bound), self._tokens + come)
+        refill = (now - self._at) * bound / _MS_PER_S
+        self._tokens = min(self._burst(bound), self._tokens + refill)
         self.bound = bound
         self._at = now
 

@@ -81,27 +81,27 @@ def read_commits(values: Mapping[bytes, bytes]) -> Iterator[OffsetCommits | Offs
     """
     usual = [value for value in values.values() if len(value) == USUAL_OFFSET_SIZE]
     are_usual = are_usual_offsets(b"".join(usual))
-    known: _Key | None = None
+    current_key: _Key | None = None
     partitions: list[int] = []
-    found: list[bytes] = []
+    stored: list[bytes] = []
     for key, value in values.items():
         names = _names_of(key[:-4])
         if names is None or not are_usual or len(value) != USUAL_OFFSET_SIZE:
-            if known is not None:
-                yield OffsetCommits(*known, partitions, found)
-            known = None
+            if current_key is not None:
+                yield OffsetCommits(*current_key, partitions, stored)
+            current_key = None
             record = _decode(key, value)
             assert isinstance(record, OffsetCommits | OffsetCommitRecord)
             yield record
             continue
-        if names != known:
-            if known is not None:
-                yield OffsetCommits(*known, partitions, found)
-            known, partitions, found = names, [], []
+        if names != current_key:
+            if current_key is not None:
+                yield OffsetCommits(*current_key, partitions, stored)
+            current_key, partitions, stored = names, [], []
         partitions.append(int.from_bytes(key[-4:], "big", signed=True))
-        found.append(value)
-    if known is not None:
-        yield OffsetCommits(*known, partitions, found)
+        stored.append(value)
+    if current_key is not None:
+        yield OffsetCommits(*current_key, partitions, stored)
 
 
 def _read_one(content: bytes, raw: RawRecord) -> Record | None:
@@ -127,8 +127,8 @@ def _stretch(content: bytes, raw: RawRecord, count: int) -> Sequence[OffsetCommi
     if key is None or value_end - value_start != USUAL_OFFSET_SIZE or key[:2] != COMMIT_KEY:
         return None
     step = end - start
-    whole = min(count, _STRETCH, (len(content) - start) // step)
-    alike = 1 + equal_sizes(content, start, step, whole - 1)
+    unchecked = min(count, _STRETCH, (len(content) - start) // step)
+    alike = 1 + equal_sizes(content, start, step, unchecked - 1)
     if alike < 2:
         return None
     head_size = len(key_head(key[:-4]))
@@ -144,21 +144,21 @@ def _stretch(content: bytes, raw: RawRecord, count: int) -> Sequence[OffsetCommi
         or not are_usual_offsets(b"".join(values))
     ):
         return None
-    found: list[OffsetCommits] = []
-    at = 0
+    commits: list[OffsetCommits] = []
+    position = 0
     for head, run in groupby(heads):
         names, size = _names(head), len(list(run))
         if names is None:
             return None
-        columns = partitions[at : at + size], values[at : at + size]
-        found.append(OffsetCommits(names.group, names.topic, *columns))
-        at += size
-    return found
+        columns = partitions[position : position + size], values[position : position + size]
+        commits.append(OffsetCommits(names.group, names.topic, *columns))
+        position += size
+    return commits
 
 
 def _have_equal_varints(prefixes: bytes, size: int) -> bool:
     """Whether the varints before the keys end at the same bytes in each of these records."""
-    columns = (prefixes[at::size] for at in range(size))
+    columns = (prefixes[index::size] for index in range(size))
     return all(max(column) < 128 or min(column) >= 128 for column in columns)
 
 

@@ -128,28 +128,28 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
     Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
     pending: Counter[int] = Counter()
-    known = KnownKeys()
+    keys = KnownKeys()
     for data, _ in reads:
-        found: list[Entry] = []
+        entries: list[Entry] = []
         rows = 0
-        for entry, size in _entries(data, known, pending):
-            found.append(entry)
+        for entry, size in _entries(data, keys, pending):
+            entries.append(entry)
             rows += size
             if rows > _ROW_CHUNK:
-                yield found
-                found, rows = [], 0
-        yield found
+                yield entries
+                entries, rows = [], 0
+        yield entries
 
 
-def _entries(data: bytes, known: KnownKeys, pending: "Counter[int]") -> Iterator[tuple[Entry, int]]:
+def _entries(data: bytes, keys: KnownKeys, pending: "Counter[int]") -> Iterator[tuple[Entry, int]]:
     """The entries of one read, each with the number of offsets that take as long to replay.
 
     `pending` counts the offsets of each open transaction, which its marker has applied.
     """
     latest: dict[bytes, bytes] = {}
-    position = known.take(data, 0, latest)
-    while (found := next(iterate(data, position), None)) is not None:
-        _, header = found
+    position = keys.take(data, 0, latest)
+    while (located := next(iterate(data, position), None)) is not None:
+        _, header = located
         commits = _small_commit(data, position, header)
         if commits is None or header.is_transactional:
             for record in read_commits(latest):
@@ -159,8 +159,8 @@ def _entries(data: bytes, known: KnownKeys, pending: "Counter[int]") -> Iterator
         else:
             latest.update(commits)
             if len(commits) == 1:
-                known.add(data, position, header, *commits[0])
-        position = known.take(data, position + header.size, latest)
+                keys.add(data, position, header, *commits[0])
+        position = keys.take(data, position + header.size, latest)
     for record in read_commits(latest):
         yield record, _weight(record)
 

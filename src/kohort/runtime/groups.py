@@ -132,11 +132,11 @@ class Groups(Shards[GroupHost, TimerKey]):
         else:
             host = self._host(request.group)
             if isinstance(request, JoinGroup) and request.connection is not None:
-                known = self._joined_by.get(request.connection)
-                if known is None:
+                hosts = self._joined_by.get(request.connection)
+                if hosts is None:
                     self._joined_by[request.connection] = self._alone[host]
-                elif host not in known:
-                    self._joined_by[request.connection] = (*known, host)
+                elif host not in hosts:
+                    self._joined_by[request.connection] = (*hosts, host)
             host.submit(request)
 
     def heartbeat(
@@ -303,11 +303,11 @@ class Groups(Shards[GroupHost, TimerKey]):
         """Do a job in slices, or in another thread, and tell the shard."""
         event: Event
         if isinstance(job, ResolveRegexes):
-            found: dict[str, tuple[str, ...]] = {}
+            matches: dict[str, tuple[str, ...]] = {}
             slices = TimeSlices()
-            for _ in job.steps(tuple(self._topics.names()), found):
+            for _ in job.steps(tuple(self._topics.names()), matches):
                 await slices.give_way()
-            event = job.done(found)
+            event = job.done(matches)
         else:
             event = await self._compute(host, shard, job)
         if host.shard is shard:
@@ -318,8 +318,8 @@ class Groups(Shards[GroupHost, TimerKey]):
             return await self._heavy_work.run(job.done)
         except Exception as e:  # a bug of an assignor: the group goes on with its old target
             error, group = repr(e), shard.groups.get(job.group)
-            known = group.target_error if isinstance(group, ConsumerGroup) else None
-            if host.shard is shard and error != known:
+            known_error = group.target_error if isinstance(group, ConsumerGroup) else None
+            if host.shard is shard and error != known_error:
                 logger.exception("cannot compute a target assignment of group %s", job.group)
             return TargetFailed(job, error)
 

@@ -125,10 +125,10 @@ class KnownKeys:
             return
         if self._count == _KEPT_KEYS:
             self._by_length, self._count = {}, 0
-        known = self._by_length.get(length)
-        if known is None or known[0] != size:
-            known = self._by_length[length] = (size, {})
-        known[1][data[start : start + size]] = key
+        keys_of_length = self._by_length.get(length)
+        if keys_of_length is None or keys_of_length[0] != size:
+            keys_of_length = self._by_length[length] = (size, {})
+        keys_of_length[1][data[start : start + size]] = key
         self._count += 1
 
     def take(self, data: bytes, position: int, latest: _Latest) -> int:
@@ -140,10 +140,10 @@ class KnownKeys:
         end = len(data)
         while position + HEADER_SIZE <= end:
             length, magic, attributes, count = unpack(data, position)
-            known = by_length.get(length)
-            if known is None or count != 1 or attributes & _NOT_KNOWN or magic != MAGIC:
+            keys_of_length = by_length.get(length)
+            if keys_of_length is None or count != 1 or attributes & _NOT_KNOWN or magic != MAGIC:
                 break
-            size, keys = known
+            size, keys = keys_of_length
             start = position + HEADER_SIZE
             value_at, last = start + size, position + length + _LAST
             if last >= end or data[last]:

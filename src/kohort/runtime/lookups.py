@@ -14,5 +14,5 @@ async def look_up(steps: Lookup, slices: TimeSlices, heavy_work: HeavyWork) -> F
             await slices.give_way()
             work = steps.send(result)
     except StopIteration as end:
-        found: Found = end.value
-        return found
+        position: Found = end.value
+        return position

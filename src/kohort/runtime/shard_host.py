@@ -218,7 +218,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     def _decide(self, event: RequestT | EventT) -> ResultT:
         return self.shard.handle(event, self._clock.now(), self._clock.timestamp())
 
-    def _accept(self, records: Sequence[RecordT], news: Sequence[News[EffectT]]) -> None:
+    def _accept(self, records: Sequence[RecordT], callbacks: Sequence[News[EffectT]]) -> None:
         """Replay what was decided; the news follow once it is in the log."""
         for record in records:
             self.shard.replay(record)
@@ -227,12 +227,12 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             if not self._flushing:
                 self._flush_soon()
         if self._flushing:
-            self._after_append += news
+            self._after_append += callbacks
         else:
-            self._tell(news)
+            self._tell(callbacks)
 
-    def _tell(self, news: Iterable[News[EffectT]]) -> None:
-        for item in news:
+    def _tell(self, callbacks: Iterable[News[EffectT]]) -> None:
+        for item in callbacks:
             if isinstance(item, Reply):
                 # If sending an earlier response brought a request that failed the shard, all have a
                 # response already.
@@ -377,8 +377,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._flushing = False
         # Loading proves nothing: what is read from a full disk fails again with the next append.
         self._reload_after_s, self._failure = self._first_reload_after_s, None
-        news, self._appended = self._appended, []
-        self._tell(news)
+        callbacks, self._appended = self._appended, []
+        self._tell(callbacks)
         # A response that brought another request has begun the next append already.
         if (self._unlogged or self._after_append) and not self._flushing:
             self._flush_soon()
@@ -428,8 +428,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._unlogged, self._appended, self._after_append = [], [], []
         self.shard = self._new_shard()
         waiting, self._waiting = self._waiting, {}
-        for news, error in ((failed, refused), (lost, dropped)):
-            for item in news:
+        for callbacks, error in ((failed, refused), (lost, dropped)):
+            for item in callbacks:
                 if callable(item):
                     item(error)
         of_failed = {item.on_response for item in failed if isinstance(item, Reply)}

@@ -70,9 +70,9 @@ class TimerDriver(Generic[K]):
             # again.
             self._fire_after(max(deadline - self._clock.now(), 0) / 1_000, deadline)
 
-    def _fire_after(self, seconds: float, at: Instant) -> None:
+    def _fire_after(self, seconds: float, deadline: Instant) -> None:
         self.close()
-        self._at = at
+        self._at = deadline
         self._handle = asyncio.get_running_loop().call_later(seconds, self._fire)
 
     def _fire(self) -> None:
@@ -81,10 +81,10 @@ class TimerDriver(Generic[K]):
             self._fire_after(_TICK_S, deadline)
             return
         self._firing_at = now
-        until = perf_counter() + _MAX_FIRING_S
+        give_way_at = perf_counter() + _MAX_FIRING_S
         for key in islice(self._timers.due(now), _MAX_FIRED):
             self._fire_one(key)
-            if perf_counter() > until:
+            if perf_counter() > give_way_at:
                 break
         self._at = self._firing_at = None
         deadline = self._timers.next_deadline()

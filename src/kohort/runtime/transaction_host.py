@@ -113,12 +113,12 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         append_records(self.log, chain.from_iterable(decided), self._clock.timestamp())
 
     def _carry_out(self, markers: Markers) -> None:
-        known = self._ending.get(markers.transactional_id)
-        if known is None:
+        in_progress = self._ending.get(markers.transactional_id)
+        if in_progress is None:
             ending = self._ending[markers.transactional_id] = _Ending(markers)
             ending.task = asyncio.ensure_future(self._end(ending))
-        elif known.is_marked:  # the shard was loaded again since
-            self._complete(known)
+        elif in_progress.is_marked:  # the shard was loaded again since
+            self._complete(in_progress)
 
     async def _end(self, ending: _Ending) -> None:
         await self._write_markers(ending.markers, self.log.leader_epoch)

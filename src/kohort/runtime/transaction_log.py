@@ -39,24 +39,24 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[TransactionRecord]]:
 
     Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
-    known = KnownKeys()
+    keys = KnownKeys()
     for data, _ in reads:
         if not data:
             yield []
         latest: dict[bytes, bytes | None] = {}
-        position = known.take(data, 0, latest)
+        position = keys.take(data, 0, latest)
         while (batch := next(iterate(data, position), None)) is not None:
             _, header = batch
-            latest.update(_pairs(data, position, header, known))
-            position = known.take(data, position + header.size, latest)
+            latest.update(_pairs(data, position, header, keys))
+            position = keys.take(data, position + header.size, latest)
         items = iter(latest.items())
         while some := list(islice(items, _RECORD_CHUNK)):
-            found = (decode(*item) for item in some)
-            yield [record for record in found if record is not None]
+            decoded = (decode(*item) for item in some)
+            yield [record for record in decoded if record is not None]
 
 
 def _pairs(
-    data: bytes, position: int, header: Header, known: KnownKeys
+    data: bytes, position: int, header: Header, keys: KnownKeys
 ) -> Iterable[tuple[bytes, bytes | None]]:
     """Key and value of the records of the batch at `position`."""
     if header.is_control:
@@ -67,5 +67,5 @@ def _pairs(
     if len(pairs) == 1:
         key, value = pairs[0]
         if value is not None:
-            known.add(data, position, header, key, value)
+            keys.add(data, position, header, key, value)
     return pairs

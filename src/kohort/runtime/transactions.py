@@ -133,9 +133,9 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         """The response to a request, whose `on_response` is ignored."""
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def respond(given: object) -> None:
+        def respond(outcome: object) -> None:
             if not response.done():  # it is cancelled when the connection is lost
-                response.set_result(given)
+                response.set_result(outcome)
 
         self.submit(replace(request, on_response=respond))
         return await response

@@ -35,49 +35,63 @@ def find(acls: Acls, filters: Iterable[AclBindingFilter]) -> Generator[None, Non
 
     Raises TooManyMatchesError.
     """
-    found: list[Found] = []
+    matches: list[Found] = []
     tables: _Tables = defaultdict(lambda: defaultdict(list))
-    for wanted in filters:
+    for entry_filter in filters:
         of_one: Found = []
-        found.append(of_one)
+        matches.append(of_one)
         yield
-        for each in _without_match(acls, wanted):
-            if _is_narrow(acls, each):
-                pattern = each.resource_type, each.pattern_type, each.resource_name or ""
-                of_one += (pair for pair in acls.of_pattern(*pattern) if each.matches(pair[1]))
+        for exact_filter in _without_match(acls, entry_filter):
+            if _is_narrow(acls, exact_filter):
+                pattern = (
+                    exact_filter.resource_type,
+                    exact_filter.pattern_type,
+                    exact_filter.resource_name or "",
+                )
+                of_one += (
+                    pair for pair in acls.of_pattern(*pattern) if exact_filter.matches(pair[1])
+                )
             else:
-                fields = _fields(each)
-                tables[fields][_getter(fields)(each)].append(of_one)
+                fields = _fields(exact_filter)
+                tables[fields][_getter(fields)(exact_filter)].append(of_one)
             yield
     if tables:
-        yield from _look_at_all(acls, tables, sum(map(len, found)))
-    return found
+        yield from _look_at_all(acls, tables, sum(map(len, matches)))
+    return matches
 
 
-def _without_match(acls: Acls, wanted: AclBindingFilter) -> Iterable[AclBindingFilter]:
+def _without_match(acls: Acls, entry_filter: AclBindingFilter) -> Iterable[AclBindingFilter]:
     """Filters that find the same together, none of them with MATCH."""
-    kind, name = wanted.resource_type, wanted.resource_name
-    if wanted.pattern_type is not PatternType.MATCH:
-        return (wanted,)
+    kind, name = entry_filter.resource_type, entry_filter.resource_name
+    if entry_filter.pattern_type is not PatternType.MATCH:
+        return (entry_filter,)
     if name is None:
-        return (wanted._replace(pattern_type=PatternType.ANY),)
+        return (entry_filter._replace(pattern_type=PatternType.ANY),)
     return [
-        wanted._replace(resource_type=of, pattern_type=pattern_type, resource_name=pattern)
-        for of in (ResourceType if kind is ResourceType.ANY else (kind,))
-        for pattern_type, pattern in acls.patterns_of(of, name)
+        entry_filter._replace(
+            resource_type=resource_type, pattern_type=pattern_type, resource_name=pattern
+        )
+        for resource_type in (ResourceType if kind is ResourceType.ANY else (kind,))
+        for pattern_type, pattern in acls.patterns_of(resource_type, name)
     ]
 
 
-def _is_narrow(acls: Acls, wanted: AclBindingFilter) -> bool:
-    kind, name, pattern_type = wanted.resource_type, wanted.resource_name, wanted.pattern_type
+def _is_narrow(acls: Acls, entry_filter: AclBindingFilter) -> bool:
+    kind, name, pattern_type = (
+        entry_filter.resource_type,
+        entry_filter.resource_name,
+        entry_filter.pattern_type,
+    )
     if kind is ResourceType.ANY or name is None or pattern_type <= PatternType.MATCH:
         return False
     return acls.rules_of(kind, pattern_type, name) <= _FEW
 
 
-def _fields(wanted: AclBindingFilter) -> tuple[int, ...]:
+def _fields(entry_filter: AclBindingFilter) -> tuple[int, ...]:
     """The indexes of the fields that a filter, which is without MATCH, asks for."""
-    return tuple(at for at, value in enumerate(wanted) if value is not None and value != _ANY)
+    return tuple(
+        index for index, value in enumerate(entry_filter) if value is not None and value != _ANY
+    )
 
 
 def _getter(fields: tuple[int, ...]) -> Callable[[tuple[Any, ...]], Any]:
@@ -92,10 +106,10 @@ def _look_at_all(acls: Acls, tables: _Tables, matches: int) -> Generator[None, N
     most = MAX_MATCHES + len(acls)
     looks = [(_getter(fields), by_values.get) for fields, by_values in tables.items()]
     for pair in acls.snapshot().items():
-        for values, places in looks:
-            for found in (into := places(values(pair[1]), ())):
-                found.append(pair)
-            matches += len(into)
+        for values, lookup in looks:
+            for results in (result_lists := lookup(values(pair[1]), ())):
+                results.append(pair)
+            matches += len(result_lists)
         if matches > most:
             raise TooManyMatchesError
         yield

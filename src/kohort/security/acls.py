@@ -99,10 +99,11 @@ def _bits(operations: Iterable[AclOperation]) -> int:
     return sum(1 << operation for operation in set(operations))
 
 
-_DENIES: Final = {each: _bits((AclOperation.ALL, each)) for each in AclOperation}
+_DENIES: Final = {operation: _bits((AclOperation.ALL, operation)) for operation in AclOperation}
 """By operation: the bits of the operations whose denial denies it."""
 _ALLOWS: Final = {
-    each: _bits((AclOperation.ALL, each, *_IMPLIED_BY.get(each, ()))) for each in AclOperation
+    operation: _bits((AclOperation.ALL, operation, *_IMPLIED_BY.get(operation, ())))
+    for operation in AclOperation
 }
 """By operation: the bits of the operations that allow it."""
 
@@ -206,10 +207,10 @@ class Acls:
         """The patterns with entries that a name has."""
         prefixes = (name[:length] for length in self._lengths.get(kind, ()) if length <= len(name))
         patterns = [
-            *((PatternType.LITERAL, each) for each in dict.fromkeys((name, WILDCARD))),
-            *((PatternType.PREFIXED, each) for each in prefixes),
+            *((PatternType.LITERAL, literal) for literal in dict.fromkeys((name, WILDCARD))),
+            *((PatternType.PREFIXED, prefix) for prefix in prefixes),
         ]
-        return [each for each in patterns if (kind, *each) in self._rules]
+        return [pattern for pattern in patterns if (kind, *pattern) in self._rules]
 
     def of_pattern(
         self, kind: ResourceType, pattern_type: PatternType, name: str
@@ -288,16 +289,16 @@ class Acls:
         """Whether the operation is allowed; None if no entry is about this resource."""
         denies, allows = _DENIES[operation], _ALLOWS[operation]
         keys = _keys(principal, host)
-        found, allowed = False, False
+        has_rule, allowed = False, False
         for rules in self._about(resource_type, name):
-            found = True
+            has_rule = True
             for key in keys:
                 rule = rules.get(key)
                 if rule is not None:
                     if rule.denied & denies:
                         return False
                     allowed = allowed or bool(rule.allowed & allows)
-        return allowed if found else None
+        return allowed if has_rule else None
 
     def _about(self, kind: ResourceType, name: str) -> Iterator[_Rules]:
         """The rules of every pattern that a name has."""
@@ -340,8 +341,8 @@ class Acls:
         if allowed(everything):
             return True
         lengths = self._lengths.get(resource_type, Counter())
-        for each in dict.fromkeys(key[0] for key in keys):
-            for pattern_type, name in self._patterns.get((resource_type, each), ()):
+        for name_of_user in dict.fromkeys(key[0] for key in keys):
+            for pattern_type, name in self._patterns.get((resource_type, name_of_user), ()):
                 rules = of(pattern_type, name)
                 if (
                     allowed(rules)

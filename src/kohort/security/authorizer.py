@@ -33,8 +33,8 @@ _LOCAL: Final = f"{LOCAL}:"
 
 def super_users(text: str) -> frozenset[str]:
     """The principals in Kafka's `super.users`, which `;` separates. Raises ValueError."""
-    principals = (each.strip() for each in text.split(";"))
-    return frozenset(str(KafkaPrincipal.parse(each)) for each in principals if each)
+    principals = (name.strip() for name in text.split(";"))
+    return frozenset(str(KafkaPrincipal.parse(name)) for name in principals if name)
 
 
 class Authorizer:
@@ -64,12 +64,12 @@ class Authorizer:
         if self._version != self.acls.version:
             self._forget()
         client = (principal, host)
-        found = self._clients.get(client)
-        if found is None:
+        permissions = self._clients.get(client)
+        if permissions is None:
             if len(self._clients) >= MAX_CLIENTS:
                 self._forget()
-            found = self._clients[client] = Permissions(self, str(principal), host)
-        return found
+            permissions = self._clients[client] = Permissions(self, str(principal), host)
+        return permissions
 
     def _forget(self) -> None:
         self._version = self.acls.version

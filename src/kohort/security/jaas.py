@@ -37,14 +37,14 @@ def parse_jaas_config(text: str) -> tuple[str, dict[str, str]]:
     if head is None or head[2].lower() not in _FLAGS:
         raise ValueError('it is not of the form MODULE required NAME="VALUE" …;')
     options: dict[str, str] = {}
-    at = head.end()
-    while option := _OPTION.match(text, at):
+    position = head.end()
+    while option := _OPTION.match(text, position):
         quoted = option["quoted"]
         if option["name"] in options:
             raise ValueError(f"option {len(options) + 1} was given before")
         options[option["name"]] = option["bare"] if quoted is None else _ESCAPED.sub(r"\1", quoted)
-        at = option.end()
-    if not _END.fullmatch(text, at):
+        position = option.end()
+    if not _END.fullmatch(text, position):
         raise ValueError(f'after {len(options)} options, neither NAME="VALUE" nor the final ;')
     return head[1], options
 

@@ -56,7 +56,9 @@ class KeySet:
         Raises InvalidTokenError if the key is for other algorithms.
         """
         if key_id is None:
-            fitting = [key for (_, each), key in self._keys.items() if each == algorithm]
+            fitting = [
+                key for (_, key_algorithm), key in self._keys.items() if key_algorithm == algorithm
+            ]
             return fitting[0] if len(fitting) == 1 else None
         if key_id not in self._ids:
             return None
@@ -167,7 +169,7 @@ def validate_claims(claims: Mapping[str, Any], rules: JwtRules, now_s: float) ->
     audience = claims.get("aud")
     named = audience if isinstance(audience, list) else [audience]
     if rules.audience and not (
-        all(isinstance(each, str) for each in named) and set(named) & set(rules.audience)
+        all(isinstance(audience, str) for audience in named) and set(named) & set(rules.audience)
     ):
         raise InvalidTokenError(f"it is for the audience {shown(str(audience))}")
     _check_scopes(claims.get("scope"))
@@ -203,25 +205,25 @@ class UnsecuredJwtValidator:
 
 def _decoded(part: str) -> dict[str, Any]:
     try:
-        found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        decoded = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (ValueError, binascii.Error, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        decoded = None
+    if not isinstance(decoded, dict):
         raise InvalidTokenError("a part of it is no JSON object")
-    return found
+    return decoded
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; readers disagree on which of two members of one name counts."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise InvalidTokenError("a claim comes twice")
-    return found
+    return members
 
 
 def _check_scopes(scope: object) -> None:
     scopes = scope if isinstance(scope, list) else [scope]
-    names = [each.strip() for each in scopes if isinstance(each, str)]
+    names = [scope.strip() for scope in scopes if isinstance(scope, str)]
     if "" in names or len(set(names)) < len(names):
         raise InvalidTokenError("a scope is empty, or comes twice")
 

@@ -32,7 +32,7 @@ class _Rule:
         result: str = self.pattern.sub(self._replacement_of, name)
         return {"L": result.lower(), "U": result.upper()}.get(self.case, result)
 
-    def _replacement_of(self, found: Any) -> str:
+    def _replacement_of(self, match: Any) -> str:
         def expand(reference: re.Match[str]) -> str:
             if reference["literal"] is not None:
                 return str(reference["literal"])
@@ -40,7 +40,7 @@ class _Rule:
             # As in Java, $12 is group 1 and a 2 if there are fewer than 12 groups.
             for end in range(len(number), 0, -1):
                 if int(number[:end]) <= self.pattern.groups:
-                    return (found[int(number[:end])] or "") + number[end:]
+                    return (match[int(number[:end])] or "") + number[end:]
             return f"${number}"
 
         return _REFERENCE.sub(expand, self.replacement)
@@ -56,15 +56,15 @@ class MappingRules:
     def parse(cls, text: str) -> Self:
         """Raises ValueError, whose text completes "NAME: "."""
         rules: list[_Rule | None] = []
-        at, stripped = 0, text.strip()
-        while at < len(stripped):
-            found = _RULE.match(stripped, at)
-            if found is None:
+        position, stripped = 0, text.strip()
+        while position < len(stripped):
+            match = _RULE.match(stripped, position)
+            if match is None:
                 raise ValueError(
-                    f"{stripped[at:]!r} is neither RULE:regex/replacement/[LU] nor DEFAULT"
+                    f"{stripped[position:]!r} is neither RULE:regex/replacement/[LU] nor DEFAULT"
                 )
-            rules.append(None if found["default"] else _new_rule(found))
-            at = found.end()
+            rules.append(None if match["default"] else _new_rule(match))
+            position = match.end()
         if not rules:
             raise ValueError("a rule is needed; DEFAULT takes the whole name")
         return cls(tuple(rules))
@@ -78,17 +78,17 @@ class MappingRules:
         return None
 
 
-def _new_rule(found: re.Match[str]) -> _Rule:
+def _new_rule(match: re.Match[str]) -> _Rule:
     import re2  # few servers need it here
 
     options = re2.Options()
     options.log_errors = False
     try:
-        pattern = re2.compile(found["pattern"], options)
+        pattern = re2.compile(match["pattern"], options)
     except re2.error as error:
         why = error.args[0].decode(errors="replace")
         raise ValueError(
-            f"{found['pattern']!r} is no regular expression of RE2, which has no look-around, "
+            f"{match['pattern']!r} is no regular expression of RE2, which has no look-around, "
             f"back-references and possessive repetition: {why}"
         ) from None
-    return _Rule(pattern, found["replacement"], found["case"])
+    return _Rule(pattern, match["replacement"], match["case"])

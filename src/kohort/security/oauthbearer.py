@@ -49,10 +49,10 @@ class OAuthBearerServer:
                 return self._refused
             return Failed("OAUTHBEARER: the client went on after its token was refused")
         # Latin-1 decodes everything, and the grammar refuses what is not ASCII.
-        found = _CLIENT_FIRST.fullmatch(message.decode("latin-1"))
-        if found is None:
+        match = _CLIENT_FIRST.fullmatch(message.decode("latin-1"))
+        if match is None:
             return Failed("OAUTHBEARER: the client's first message cannot be understood")
-        authorization_id, pairs = found.groups(default="")
+        authorization_id, pairs = match.groups(default="")
         token = _bearer_token(pairs)
         if token is None or len(token) > MAX_TOKEN_CHARS:
             return Failed(
@@ -63,19 +63,19 @@ class OAuthBearerServer:
 
     def _judge(self, authorization_id: str, token: str) -> Outcome:
         try:
-            found = self._validate(token)
+            claims = self._validate(token)
         except InvalidTokenError as error:
             status = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             self._refused = Failed(f"OAUTHBEARER: {error}", status)
             return Challenge(status.encode(), self._refused.reason)
-        if authorization_id not in ("", found.principal):  # as it is written, as in Kafka
+        if authorization_id not in ("", claims.principal):  # as it is written, as in Kafka
             return Failed(
-                f"OAUTHBEARER: {shown(found.principal)} asked for another authorization id",
+                f"OAUTHBEARER: {shown(claims.principal)} asked for another authorization id",
                 f"Authentication failed: Client requested an authorization id "
                 f"({authorization_id}) that is different from the token's principal "
-                f"name ({found.principal})",
+                f"name ({claims.principal})",
             )
-        return Authenticated(found.principal, expires_ms=found.expires_ms)
+        return Authenticated(claims.principal, expires_ms=claims.expires_ms)
 
 
 # The grammar of Kafka's OAuthBearerClientInitialResponse.java.
@@ -86,6 +86,6 @@ _AUTH: Final = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 
 
 def _bearer_token(pairs: str) -> str | None:
-    given = dict(pair.split("=", 1) for pair in pairs.split("\x01") if pair)
-    found = _AUTH.fullmatch(given.get("auth", ""))
-    return None if found is None else found[1]
+    attributes = dict(pair.split("=", 1) for pair in pairs.split("\x01") if pair)
+    match = _AUTH.fullmatch(attributes.get("auth", ""))
+    return None if match is None else match[1]

@@ -39,11 +39,13 @@ class PlainServer:
             return _failed("password not specified")
         if authorization_id not in ("", user):
             return _failed("Client requested an authorization id that is different from username")
-        known = self._passwords.get(user)
+        digest = self._passwords.get(user)
         # Digests have one length, so the time tells neither the password's length nor the user.
-        right = hmac.compare_digest(_digest(password), _digest(_NOBODY if known is None else known))
-        if known is None or not right:
-            why = "an unknown user" if known is None else "a wrong password"
+        right = hmac.compare_digest(
+            _digest(password), _digest(_NOBODY if digest is None else digest)
+        )
+        if digest is None or not right:
+            why = "an unknown user" if digest is None else "a wrong password"
             return Failed(
                 f"PLAIN: {why}: {shown(user)}",
                 "Authentication failed: Invalid username or password",

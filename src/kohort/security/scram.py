@@ -51,7 +51,7 @@ class ScramMechanism(Enum):
         return self.name.replace("_", "").lower()
 
 
-BY_MECHANISM: Final = {each.mechanism: each for each in ScramMechanism}
+BY_MECHANISM: Final = {mechanism.mechanism: mechanism for mechanism in ScramMechanism}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +159,10 @@ class ScramServer:
         return outcome
 
     def _first(self, message: str) -> Outcome:
-        found = _CLIENT_FIRST.fullmatch(message)
-        if found is None:
+        match = _CLIENT_FIRST.fullmatch(message)
+        if match is None:
             return Failed("the client's first message cannot be understood")
-        authorization_id, bare, name, client_nonce, extensions = found.groups(default="")
+        authorization_id, bare, name, client_nonce, extensions = match.groups(default="")
         user = _unescaped(name)
         if authorization_id and _unescaped(authorization_id) != user:
             why = "Client requested an authorization id that is different from username"
@@ -171,14 +171,14 @@ class ScramServer:
             return Failed("delegation tokens are not served")
         # Both are looked up, so that the time does not tell whether the user exists.
         invented = self._users.invented(user, self._kind)
-        known = self._users.of(user).get(self._kind)
-        offered = known or invented
+        credential = self._users.of(user).get(self._kind)
+        offered = credential or invented
         nonce = client_nonce + self._nonce
         salt = base64.b64encode(offered.salt).decode()
         server_first = f"r={nonce},s={salt},i={offered.iterations}"
         self._exchange = _Exchange(
             user=user,
-            exists=known is not None,
+            exists=credential is not None,
             credential=offered,
             nonce=nonce,
             messages=f"{bare},{server_first}",
@@ -186,10 +186,10 @@ class ScramServer:
         return Challenge(server_first.encode())
 
     def _final(self, message: str, exchange: "_Exchange") -> Outcome:
-        found = _CLIENT_FINAL.fullmatch(message)
-        if found is None:
+        match = _CLIENT_FINAL.fullmatch(message)
+        if match is None:
             return Failed("the client's final message cannot be understood")
-        without_proof, nonce, proof = found.groups()
+        without_proof, nonce, proof = match.groups()
         if nonce != exchange.nonce:
             why = "the nonce of the final message is not that of the first one"
             if nonce.endswith(exchange.nonce):  # the client's own part comes twice

@@ -46,12 +46,15 @@ class ScramClient:
         That takes milliseconds to a second: it is for another thread. Raises ValueError.
         """
         text = message.decode()
-        given = _attributes(text)
-        nonce = given.get("r", "")
+        attributes = _attributes(text)
+        nonce = attributes.get("r", "")
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise ScramError("SCRAM: the broker did not respond to our nonce")
         try:
-            salt, iterations = base64.b64decode(given["s"], validate=True), int(given["i"])
+            salt, iterations = (
+                base64.b64decode(attributes["s"], validate=True),
+                int(attributes["i"]),
+            )
         except (KeyError, ValueError):
             raise ScramError(
                 "SCRAM: the broker's first message has no salt or no iterations"

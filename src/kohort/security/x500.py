@@ -53,7 +53,7 @@ def subject_name(certificate: bytes) -> str:
         raise ValueError(
             f"the subject of the certificate takes more than {MAX_SUBJECT_BYTES} bytes"
         )
-    parts = [_relative_name(each.content) for each in _elements(subject)]
+    parts = [_relative_name(element.content) for element in _elements(subject)]
     return ",".join(reversed(parts))
 
 
@@ -78,7 +78,7 @@ def alternative_names(certificate: bytes) -> frozenset[bytes]:
                 parts = list(_elements(extension.content))
                 if _identifier(parts[0].content) == _ALTERNATIVE_NAMES:
                     names = _first(parts[-1].content)
-                    return frozenset(each.whole for each in _elements(names.content))
+                    return frozenset(element.whole for element in _elements(names.content))
     return frozenset()
 
 
@@ -87,18 +87,20 @@ def _to_be_signed(certificate: bytes) -> bytes:
 
 
 def _fields(certificate: bytes) -> list[bytes]:
-    found = [each for each in _elements(_to_be_signed(certificate)) if each.tag != _VERSION]
-    if len(found) <= _SUBJECT:
+    elements = [
+        element for element in _elements(_to_be_signed(certificate)) if element.tag != _VERSION
+    ]
+    if len(elements) <= _SUBJECT:
         raise ValueError("the certificate has no subject")
-    return [each.content for each in found]
+    return [element.content for element in elements]
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
     """The elements in `data`, one behind the other."""
-    at = 0
-    while at < len(data):
+    position = 0
+    while position < len(data):
         try:
-            size, start = data[at + 1], at + 2
+            size, start = data[position + 1], position + 2
             if size & 0x80:
                 width = size & 0x7F
                 size, start = int.from_bytes(data[start : start + width], "big"), start + width
@@ -106,8 +108,8 @@ def _elements(data: bytes) -> Iterator[_Element]:
             raise ValueError("the certificate ends early") from None
         if start + size > len(data):
             raise ValueError("the certificate ends early")
-        yield _Element(data[at], data[start : start + size], data[at : start + size])
-        at = start + size
+        yield _Element(data[position], data[start : start + size], data[position : start + size])
+        position = start + size
 
 
 def _first(data: bytes) -> _Element:
@@ -117,7 +119,7 @@ def _first(data: bytes) -> _Element:
 
 
 def _relative_name(content: bytes) -> str:
-    return "+".join(_attribute(each.content) for each in _elements(content))
+    return "+".join(_attribute(element.content) for element in _elements(content))
 
 
 def _attribute(content: bytes) -> str:
@@ -133,15 +135,17 @@ def _attribute(content: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    written = "".join(f"\\{each}" if each in _ESCAPED else each for each in text)
+    written = "".join(
+        f"\\{character}" if character in _ESCAPED else character for character in text
+    )
     written = written.replace("\0", "\\00")
     middle = written.strip(_BLANKS)
     before = len(written) - len(written.lstrip(_BLANKS))
     behind = written[before + len(middle) :]
     return (
-        "".join(f"\\{each}" for each in written[:before])
+        "".join(f"\\{character}" for character in written[:before])
         + middle
-        + "".join(f"\\{each}" for each in behind)
+        + "".join(f"\\{character}" for character in behind)
     )
 
 

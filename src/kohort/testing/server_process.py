@@ -51,7 +51,7 @@ class ServerProcess:
     ) -> None:
         listen = (
             ()
-            if any(each.startswith("--listen") for each in options)
+            if any(option.startswith("--listen") for option in options)
             else ("--listen", "127.0.0.1:0")
         )
         values = [f"--set={name}={value}" for name, value in (settings or {}).items()]
@@ -81,8 +81,8 @@ class ServerProcess:
         """The lines of its log so far."""
         with self.log.open("rb") as log:
             log.seek(self._log_from)
-            *whole, _ = log.read().decode(errors="replace").split("\n")
-            return whole
+            *lines, _ = log.read().decode(errors="replace").split("\n")
+            return lines
 
     def line(self, word: str, within_seconds: float = START_SECONDS) -> str:
         """The first line of its log that contains `word`, once it is there.

@@ -117,8 +117,10 @@ class Shard:
 
     def is_ending(self, markers: Markers) -> bool:
         """Whether the last record of the id is the beginning of that end."""
-        known = self.transactions.get(markers.transactional_id)
-        return known is not None and markers in _markers(markers.transactional_id, known)
+        transaction = self.transactions.get(markers.transactional_id)
+        return transaction is not None and markers in _markers(
+            markers.transactional_id, transaction
+        )
 
     # --- the fold ---
 
@@ -139,28 +141,28 @@ class Shard:
     ) -> Result:
         if not 0 < request.timeout_ms <= self.config.max_timeout_ms:
             raise KafkaError(ErrorCode.invalid_transaction_timeout)
-        known = self.transactions.get(request.transactional_id)
-        if known is None:
+        transaction = self.transactions.get(request.transactional_id)
+        if transaction is None:
             producer_id = self._new_producer_id()
             new = transitions.new_id(producer_id, request.timeout_ms, timestamp)
             return self._initialized(request, new, NO_EPOCH)
-        _validate_ended(known)
-        _validate_producer(request, known)
-        if known.state is TransactionState.ONGOING:
-            return self._fence(request, known, timestamp)
-        given, current = request.producer_epoch, known.producer_epoch
+        _validate_ended(transaction)
+        _validate_producer(request, transaction)
+        if transaction.state is TransactionState.ONGOING:
+            return self._fence(request, transaction, timestamp)
+        epoch, current = request.producer_epoch, transaction.producer_epoch
         last = self._last_epochs.get(request.transactional_id, NO_EPOCH)
-        if given not in (NO_EPOCH, current, last):
+        if epoch not in (NO_EPOCH, current, last):
             raise KafkaError(ErrorCode.producer_fenced)
-        if given not in (NO_EPOCH, current):  # the response to its last request was lost
-            new = transitions.initialized(known, current, request.timeout_ms, timestamp)
+        if epoch not in (NO_EPOCH, current):  # the response to its last request was lost
+            new = transitions.initialized(transaction, current, request.timeout_ms, timestamp)
             return self._initialized(request, new, last)
         if current >= transitions.LAST_EPOCH:
             producer_id = self._new_producer_id()
-            new = transitions.rotated(known, producer_id, request.timeout_ms, timestamp)
+            new = transitions.rotated(transaction, producer_id, request.timeout_ms, timestamp)
         else:
-            new = transitions.initialized(known, current + 1, request.timeout_ms, timestamp)
-        return self._initialized(request, new, given)
+            new = transitions.initialized(transaction, current + 1, request.timeout_ms, timestamp)
+        return self._initialized(request, new, epoch)
 
     def _initialized(
         self, request: InitProducerId, new: TransactionMetadata, last_epoch: int
@@ -170,26 +172,26 @@ class Shard:
         return _reply(request, response, TransactionRecord(request.transactional_id, new))
 
     def _fence(
-        self, request: InitProducerId, known: TransactionMetadata, timestamp: Timestamp
+        self, request: InitProducerId, transaction: TransactionMetadata, timestamp: Timestamp
     ) -> Result:
         """Abort the open transaction; the producer asks again until that is done.
 
         Kafka aborts it for a producer with an old epoch, too, and then refuses that one.
         """
-        if request.producer_epoch not in (NO_EPOCH, known.producer_epoch):
+        if request.producer_epoch not in (NO_EPOCH, transaction.producer_epoch):
             raise KafkaError(ErrorCode.producer_fenced)
-        new = self._ended_at_next_epoch(request.transactional_id, known, False, timestamp)
+        new = self._ended_at_next_epoch(request.transactional_id, transaction, False, timestamp)
         refused = ProducerResponse(ErrorCode.concurrent_transactions)
         return _end(request.transactional_id, new, Reply(request.on_response, refused))
 
     def _add_partitions(self, request: AddPartitions, now: Instant, timestamp: Timestamp) -> Result:
         _validate_ended(self.transactions.get(request.transactional_id))
-        known = self._of_producer(request)
-        is_open = known.state is TransactionState.ONGOING
-        if is_open and not transitions.missing(known, request.partitions):
+        transaction = self._of_producer(request)
+        is_open = transaction.state is TransactionState.ONGOING
+        if is_open and not transitions.missing(transaction, request.partitions):
             return _reply(request, AddPartitionsResponse())
         new = transitions.with_partitions(
-            known, request.partitions, request.client_version, timestamp
+            transaction, request.partitions, request.client_version, timestamp
         )
         if transitions.size_at_most(request.transactional_id, new) > self.config.max_record_bytes:
             raise KafkaError(ErrorCode.unknown_server_error)
@@ -203,96 +205,113 @@ class Shard:
     def _verify_partitions(
         self, request: VerifyPartitions, _now: Instant, _timestamp: Timestamp
     ) -> Result:
-        known = self._of_producer(request)
-        missing = transitions.missing(known, request.partitions)
+        transaction = self._of_producer(request)
+        missing = transitions.missing(transaction, request.partitions)
         return _reply(request, VerifyPartitionsResponse(missing=missing))
 
     def _of_producer(self, request: AddPartitions | VerifyPartitions) -> TransactionMetadata:
         """The id, if its current producer asks and no transaction is ending. Raises KafkaError."""
         if not request.transactional_id:
             raise KafkaError(ErrorCode.invalid_request)
-        known = self.transactions.get(request.transactional_id)
-        if known is None or known.producer_id != request.producer_id:
+        transaction = self.transactions.get(request.transactional_id)
+        if transaction is None or transaction.producer_id != request.producer_id:
             raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-        if known.producer_epoch != request.producer_epoch:
+        if transaction.producer_epoch != request.producer_epoch:
             raise KafkaError(ErrorCode.producer_fenced)
-        _validate_ended(known)
-        return known
+        _validate_ended(transaction)
+        return transaction
 
     def _end_transaction(
         self, request: EndTransaction, _now: Instant, timestamp: Timestamp
     ) -> Result:
-        known = self.transactions.get(request.transactional_id)
-        is_retry = request.bumps_epoch and known is not None and _is_retried_end(request, known)
-        if known is None or (known.producer_id != request.producer_id and not is_retry):
+        transaction = self.transactions.get(request.transactional_id)
+        is_retry = (
+            request.bumps_epoch
+            and transaction is not None
+            and _is_retried_end(request, transaction)
+        )
+        if transaction is None or (transaction.producer_id != request.producer_id and not is_retry):
             raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-        if known.producer_epoch != request.producer_epoch and not is_retry:
+        if transaction.producer_epoch != request.producer_epoch and not is_retry:
             raise KafkaError(ErrorCode.producer_fenced)
         outcome = transitions.end_outcome(
-            known.state, commit=request.commit, bumps_epoch=request.bumps_epoch, is_retry=is_retry
+            transaction.state,
+            commit=request.commit,
+            bumps_epoch=request.bumps_epoch,
+            is_retry=is_retry,
         )
         if outcome is transitions.ENDED:
             return _reply(
                 request,
-                ProducerResponse(ErrorCode.none, known.producer_id, known.producer_epoch),
+                ProducerResponse(
+                    ErrorCode.none, transaction.producer_id, transaction.producer_epoch
+                ),
             )
         if isinstance(outcome, ErrorCode):
             raise KafkaError(outcome)
         new = (
-            self._ended_at_next_epoch(request.transactional_id, known, request.commit, timestamp)
+            self._ended_at_next_epoch(
+                request.transactional_id, transaction, request.commit, timestamp
+            )
             if request.bumps_epoch
-            else transitions.ended(known, request.commit, timestamp)
+            else transitions.ended(transaction, request.commit, timestamp)
         )
         response = ProducerResponse(ErrorCode.none, *transitions.after_end(new))
         return _end(request.transactional_id, new, Reply(request.on_response, response))
 
     def _times_out(self, event: TransactionTimesOut, _now: Instant, timestamp: Timestamp) -> Result:
-        known = self.transactions.get(event.transactional_id)
-        if known is None or known.state is not TransactionState.ONGOING:
+        transaction = self.transactions.get(event.transactional_id)
+        if transaction is None or transaction.state is not TransactionState.ONGOING:
             return Result()
-        new = self._ended_at_next_epoch(event.transactional_id, known, False, timestamp)
+        new = self._ended_at_next_epoch(event.transactional_id, transaction, False, timestamp)
         return _end(event.transactional_id, new)
 
     def _ended_at_next_epoch(
-        self, transactional_id: str, known: TransactionMetadata, commit: bool, timestamp: Timestamp
+        self,
+        transactional_id: str,
+        transaction: TransactionMetadata,
+        commit: bool,
+        timestamp: Timestamp,
     ) -> TransactionMetadata:
-        exhausted = known.producer_epoch >= transitions.LAST_EPOCH
+        exhausted = transaction.producer_epoch >= transitions.LAST_EPOCH
         next_id = self._new_producer_id() if exhausted else None
-        self._last_epochs[transactional_id] = known.producer_epoch
-        return transitions.ended_at_next_epoch(known, commit, next_id, timestamp)
+        self._last_epochs[transactional_id] = transaction.producer_epoch
+        return transitions.ended_at_next_epoch(transaction, commit, next_id, timestamp)
 
     def _markers_written(
         self, event: MarkersWritten, _now: Instant, timestamp: Timestamp
     ) -> Result:
-        known = self.transactions.get(event.transactional_id)
+        transaction = self.transactions.get(event.transactional_id)
         if (
-            known is None
-            or known.state not in transitions.ENDING
-            or (known.producer_id, known.producer_epoch)
+            transaction is None
+            or transaction.state not in transitions.ENDING
+            or (transaction.producer_id, transaction.producer_epoch)
             != (event.producer_id, event.producer_epoch)
         ):
             return Result()
-        new = transitions.completed(known, timestamp)
+        new = transitions.completed(transaction, timestamp)
         return Result((TransactionRecord(event.transactional_id, new),))
 
     def _expire(self, event: ExpireTransactionalIds, _now: Instant, timestamp: Timestamp) -> Result:
         before = timestamp - self.config.id_expiration_ms
-        due = (
+        expired = (
             transactional_id
             for transactional_id in event.transactional_ids
-            if (known := self.transactions.get(transactional_id)) is not None
-            and known.state in transitions.IDLE
-            and known.last_update <= before
+            if (transaction := self.transactions.get(transactional_id)) is not None
+            and transaction.state in transitions.IDLE
+            and transaction.last_update <= before
         )
-        return Result(tuple(TransactionRecord(transactional_id, None) for transactional_id in due))
+        return Result(
+            tuple(TransactionRecord(transactional_id, None) for transactional_id in expired)
+        )
 
     def _describe(
         self, request: DescribeTransaction, _now: Instant, _timestamp: Timestamp
     ) -> Result:
-        known = self.transactions.get(request.transactional_id)
-        if known is None:
+        transaction = self.transactions.get(request.transactional_id)
+        if transaction is None:
             raise KafkaError(ErrorCode.transactional_id_not_found)
-        return _reply(request, DescribeTransactionResponse(metadata=known))
+        return _reply(request, DescribeTransactionResponse(metadata=transaction))
 
 
 def _reply(request: Request, response: Response, *records: TransactionRecord) -> Result:
@@ -303,38 +322,40 @@ def _is_open(metadata: TransactionMetadata | None) -> bool:
     return metadata is not None and metadata.state is TransactionState.ONGOING
 
 
-def _validate_ended(known: TransactionMetadata | None) -> None:
+def _validate_ended(transaction: TransactionMetadata | None) -> None:
     """Raises KafkaError CONCURRENT_TRANSACTIONS while markers are being written.
 
     InitProducerId and AddPartitionsToTxn check this before the producer, as in Kafka: it may have
     the next id from EndTxn v5 already.
     """
-    if known is not None and known.state in transitions.ENDING:
+    if transaction is not None and transaction.state in transitions.ENDING:
         raise KafkaError(ErrorCode.concurrent_transactions)
 
 
-def _validate_producer(request: InitProducerId, known: TransactionMetadata) -> None:
+def _validate_producer(request: InitProducerId, transaction: TransactionMetadata) -> None:
     """Raises KafkaError PRODUCER_FENCED if a producer id is given that is not the current one.
 
     The one before counts if its epochs were used up: its response may have been lost.
     """
-    is_current = request.producer_epoch == NO_EPOCH or request.producer_id == known.producer_id
+    is_current = (
+        request.producer_epoch == NO_EPOCH or request.producer_id == transaction.producer_id
+    )
     was_exhausted = (
-        request.producer_id == known.previous_producer_id
+        request.producer_id == transaction.previous_producer_id
         and request.producer_epoch >= transitions.LAST_EPOCH
     )
     if not (is_current or was_exhausted):
         raise KafkaError(ErrorCode.producer_fenced)
 
 
-def _is_retried_end(request: EndTransaction, known: TransactionMetadata) -> bool:
+def _is_retried_end(request: EndTransaction, transaction: TransactionMetadata) -> bool:
     """Whether the request has the id and epoch from before the last bump."""
-    if request.producer_id == known.producer_id:
-        return request.producer_epoch == known.producer_epoch - 1
+    if request.producer_id == transaction.producer_id:
+        return request.producer_epoch == transaction.producer_epoch - 1
     return (
-        request.producer_id == known.previous_producer_id
+        request.producer_id == transaction.previous_producer_id
         and request.producer_epoch == transitions.LAST_EPOCH
-        and known.producer_epoch == 0
+        and transaction.producer_epoch == 0
     )
 
 

@@ -109,11 +109,11 @@ def new_id(producer_id: int, timeout_ms: int, timestamp: Timestamp) -> Transacti
 
 
 def initialized(
-    known: TransactionMetadata, epoch: int, timeout_ms: int, timestamp: Timestamp
+    transaction: TransactionMetadata, epoch: int, timeout_ms: int, timestamp: Timestamp
 ) -> TransactionMetadata:
     """After InitProducerId, which gives the producer `epoch`."""
     return _to(
-        known,
+        transaction,
         _EMPTY,
         timestamp,
         producer_epoch=epoch,
@@ -124,59 +124,63 @@ def initialized(
 
 
 def rotated(
-    known: TransactionMetadata, producer_id: int, timeout_ms: int, timestamp: Timestamp
+    transaction: TransactionMetadata, producer_id: int, timeout_ms: int, timestamp: Timestamp
 ) -> TransactionMetadata:
     """After InitProducerId of a producer whose epochs are used up."""
-    return initialized(known, 0, timeout_ms, timestamp)._replace(producer_id=producer_id)
+    return initialized(transaction, 0, timeout_ms, timestamp)._replace(producer_id=producer_id)
 
 
 def with_partitions(
-    known: TransactionMetadata, added: Partitions, client_version: int, timestamp: Timestamp
+    transaction: TransactionMetadata, added: Partitions, client_version: int, timestamp: Timestamp
 ) -> TransactionMetadata:
     """With further partitions, the first of which begin the transaction."""
-    partitions = dict(known.partitions)
+    partitions = dict(transaction.partitions)
     for topic, numbers in added.items():
         partitions[topic] = partitions.get(topic, frozenset()) | numbers
     return _to(
-        known,
+        transaction,
         _ONGOING,
         timestamp,
         partitions=partitions,
-        start=known.start if known.state is _ONGOING else timestamp,
+        start=transaction.start if transaction.state is _ONGOING else timestamp,
         client_version=client_version,
     )
 
 
-def ended(known: TransactionMetadata, commit: bool, timestamp: Timestamp) -> TransactionMetadata:
+def ended(
+    transaction: TransactionMetadata, commit: bool, timestamp: Timestamp
+) -> TransactionMetadata:
     """At the beginning of the end: markers have the epoch of the transaction."""
-    return _to(known, _PREPARE_COMMIT if commit else _PREPARE_ABORT, timestamp, client_version=0)
+    return _to(
+        transaction, _PREPARE_COMMIT if commit else _PREPARE_ABORT, timestamp, client_version=0
+    )
 
 
 def ended_at_next_epoch(
-    known: TransactionMetadata, commit: bool, next_id: int | None, timestamp: Timestamp
+    transaction: TransactionMetadata, commit: bool, next_id: int | None, timestamp: Timestamp
 ) -> TransactionMetadata:
     """At the beginning of the end: markers have the next epoch.
 
     `next_id` is the next producer id, if the epoch is `LAST_EPOCH`.
     """
     return _to(
-        known,
+        transaction,
         _PREPARE_COMMIT if commit else _PREPARE_ABORT,
         timestamp,
-        producer_epoch=known.producer_epoch + 1,
+        producer_epoch=transaction.producer_epoch + 1,
         next_producer_id=NO_PRODUCER_ID if next_id is None else next_id,
         # Without partitions there was no transaction, and it begins now.
-        start=known.start if known.state is _ONGOING else timestamp,
+        start=transaction.start if transaction.state is _ONGOING else timestamp,
         client_version=BUMPS_EPOCH,
     )
 
 
-def completed(known: TransactionMetadata, timestamp: Timestamp) -> TransactionMetadata:
+def completed(transaction: TransactionMetadata, timestamp: Timestamp) -> TransactionMetadata:
     """After the last marker."""
-    producer_id, epoch = after_end(known)
+    producer_id, epoch = after_end(transaction)
     return _to(
-        known,
-        _COMPLETE_COMMIT if known.state is _PREPARE_COMMIT else _COMPLETE_ABORT,
+        transaction,
+        _COMPLETE_COMMIT if transaction.state is _PREPARE_COMMIT else _COMPLETE_ABORT,
         timestamp,
         producer_id=producer_id,
         producer_epoch=epoch,
@@ -192,25 +196,27 @@ def after_end(ending: TransactionMetadata) -> tuple[int, int]:
     return ending.producer_id, ending.producer_epoch
 
 
-def missing(known: TransactionMetadata, partitions: Partitions) -> Partitions:
+def missing(transaction: TransactionMetadata, partitions: Partitions) -> Partitions:
     """Those of the partitions that are not in the transaction."""
     return {
         topic: lacking
         for topic, numbers in partitions.items()
-        if (lacking := numbers - known.partitions.get(topic, frozenset()))
+        if (lacking := numbers - transaction.partitions.get(topic, frozenset()))
     }
 
 
 def size_at_most(transactional_id: str, metadata: TransactionMetadata) -> int:
     """A number of bytes that the batch of its record does not exceed."""
-    topics = sum(len(topic) + 4 * len(each) + 12 for topic, each in metadata.partitions.items())
+    topics = sum(
+        len(topic) + 4 * len(numbers) + 12 for topic, numbers in metadata.partitions.items()
+    )
     return 4 * len(transactional_id) + topics + 256
 
 
 def _to(
-    known: TransactionMetadata, state: TransactionState, timestamp: Timestamp, **changes: Any
+    transaction: TransactionMetadata, state: TransactionState, timestamp: Timestamp, **changes: Any
 ) -> TransactionMetadata:
-    assert known.state in VALID_PREVIOUS_STATES[state]
-    return known._replace(
-        state=state, last_update=timestamp, previous_producer_id=known.producer_id, **changes
+    assert transaction.state in VALID_PREVIOUS_STATES[state]
+    return transaction._replace(
+        state=state, last_update=timestamp, previous_producer_id=transaction.producer_id, **changes
     )

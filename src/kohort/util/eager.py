@@ -17,10 +17,10 @@ def start(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None] | None:
     calls that need one.
     """
     try:
-        awaited = work.send(None)
+        yielded = work.send(None)
     except StopIteration:
         return None
-    return _rest(work, awaited)
+    return _rest(work, yielded)
 
 
 async def in_task() -> None:
@@ -29,27 +29,27 @@ async def in_task() -> None:
         await asyncio.sleep(0)
 
 
-async def _rest(work: Coroutine[Any, Any, None], awaited: Any) -> None:
-    await _resume(work, awaited)
+async def _rest(work: Coroutine[Any, Any, None], yielded: Any) -> None:
+    await _resume(work, yielded)
 
 
 @types.coroutine
-def _resume(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+def _resume(work: Coroutine[Any, Any, None], yielded: Any) -> Generator[Any, Any, None]:
     """Pass on to the event loop what `work` waits for, and to `work` how that ended."""
     failure: BaseException | None = None
     try:
-        if awaited is None:  # for the next turn of the loop, in which the task began
-            awaited = work.send(None)
+        if yielded is None:  # for the next turn of the loop, in which the task began
+            yielded = work.send(None)
         while True:
             try:
-                yield awaited
+                yield yielded
             except GeneratorExit:
                 raise
             except BaseException as error:  # of a future, or a cancellation
                 failure = error.with_traceback(None)  # which refers to this frame
-            awaited = None  # a future: the traceback of its exception refers to this frame
+            yielded = None  # a future: the traceback of its exception refers to this frame
             try:
-                awaited = work.send(None) if failure is None else work.throw(failure)
+                yielded = work.send(None) if failure is None else work.throw(failure)
             finally:
                 failure = None  # what `work` raises of it refers to this frame
     except StopIteration:

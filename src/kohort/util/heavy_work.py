@@ -41,8 +41,8 @@ class HeavyWork:
 
 
 def _measured(function: Callable[[], _T], seconds: list[float]) -> _T:
-    begun = time.thread_time()
+    started = time.thread_time()
     try:
         return function()
     finally:
-        seconds.append(time.thread_time() - begun)
+        seconds.append(time.thread_time() - started)

@@ -21,8 +21,8 @@ class Histogram:
 
     def buckets(self) -> list[tuple[str, int]]:
         """(upper bound, values up to it); the last one is +Inf."""
-        total, found = 0, []
+        total, buckets = 0, []
         for bound, count in zip([*map(str, self._bounds_s), "+Inf"], self._counts, strict=True):
             total += count
-            found.append((bound, total))
-        return found
+            buckets.append((bound, total))
+        return buckets

@@ -58,11 +58,11 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._deadline - time.monotonic()
+        remaining_s = self._deadline - time.monotonic()
         try:
-            if left <= 0:
+            if remaining_s <= 0:
                 raise TimeoutError
-            self._sock.settimeout(left)
+            self._sock.settimeout(remaining_s)
             return self._raw.readinto(buffer)
         except TimeoutError:
             raise TimeoutError(f"it takes longer than {self._timeout_s:g} s") from None

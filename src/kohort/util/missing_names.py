@@ -87,6 +87,8 @@ def _hint(package: str, name: str) -> str | None:
         return _OTHER_CLIENTS[name]
     if name in _ELSEWHERE:
         return f"it is {_ELSEWHERE[name]}.{name}"
-    others = (each for each in _PACKAGES if each != package)
-    found = next((each for each in others if name in import_module(each).__all__), None)
-    return f"it is {found}.{name}" if found else None
+    others = (module for module in _PACKAGES if module != package)
+    package_with_name = next(
+        (module for module in others if name in import_module(module).__all__), None
+    )
+    return f"it is {package_with_name}.{name}" if package_with_name else None

@@ -40,12 +40,13 @@ class _Assignment:
     def __init__(self, members: Sequence[MemberSpec], topics: Topics) -> None:
         self._members = members
         self._topics = NumberedTopics(topics)
-        self._subscriptions = self._topics.subscriptions(each.subscription for each in members)
+        self._subscriptions = self._topics.subscriptions(member.subscription for member in members)
         self._subscribers = _subscribers(self._subscriptions, len(topics))
         self._owners = [[UNOWNED] * partitions for partitions in topics.values()]
         self._loads = [0] * len(members)
         self._order = sorted(
-            (topic for topic, found in enumerate(self._subscribers) if found), key=self._rank
+            (topic for topic, subscribers in enumerate(self._subscribers) if subscribers),
+            key=self._rank,
         )
         """Topics with most partitions per subscriber first, then those with few subscribers."""
         self._capacities = {
@@ -80,7 +81,7 @@ class _Assignment:
             owners = self._owners[topic]
             if UNOWNED not in owners:
                 continue
-            unowned = [each for each, owner in enumerate(owners) if owner == UNOWNED]
+            unowned = [partition for partition, owner in enumerate(owners) if owner == UNOWNED]
             loads = Loads(self._loads, self._subscribers[topic])
             for partition, member in zip(unowned, loads.least_loaded(len(unowned)), strict=True):
                 self._steps[member].append((topic, partition))
@@ -89,7 +90,7 @@ class _Assignment:
 
     def balance(self) -> None:
         """Go through the topics in turn, until none changed since its last turn."""
-        shared = [each for each in self._order if len(self._subscribers[each]) > 1]
+        shared = [topic for topic in self._order if len(self._subscribers[topic]) > 1]
         unchanged = 0
         for _ in range(MAX_ROUNDS):
             for topic in shared:
@@ -102,8 +103,8 @@ class _Assignment:
 
     def _balance_topic(self, topic: int) -> bool:
         """Move partitions of a topic; whether any was moved."""
-        found = list(map(self._loads.__getitem__, self._subscribers[topic]))
-        if max(found) - min(found) <= 1:
+        loads_of_topic = list(map(self._loads.__getitem__, self._subscribers[topic]))
+        if max(loads_of_topic) - min(loads_of_topic) <= 1:
             return False
         loads = Loads(self._loads, self._subscribers[topic])
         owners = self._owners[topic]
@@ -160,24 +161,26 @@ class _Assignment:
 
     def _created(self, steps: Iterable[tuple[int, int]]) -> Target:
         """The target of a member without an old one; the same as by a `MutableTarget`."""
-        had: dict[int, dict[int, None]] = {}  # topic → its partitions
+        partitions_of_topic: dict[int, dict[int, None]] = {}  # topic → its partitions
         entries = 0  # topics at most, before a partition was added
         most: dict[int, int] = {}  # topic → its partitions at most, before one was removed
         for topic, partition in steps:
             if partition < 0:
-                most[topic] = max(len(had[topic]), most.get(topic, 0))
-                del had[topic][~partition]
-                if not had[topic]:
-                    del had[topic], most[topic]
+                most[topic] = max(len(partitions_of_topic[topic]), most.get(topic, 0))
+                del partitions_of_topic[topic][~partition]
+                if not partitions_of_topic[topic]:
+                    del partitions_of_topic[topic], most[topic]
                 continue
-            entries = max(entries, len(had))
-            if topic in had:
-                had[topic][partition] = None
+            entries = max(entries, len(partitions_of_topic))
+            if topic in partitions_of_topic:
+                partitions_of_topic[topic][partition] = None
             else:
-                had[topic] = {partition: None}
+                partitions_of_topic[topic] = {partition: None}
         return {
-            self._topics.ids[topic]: self._ordered(topic, had[topic], most.get(topic, 0))
-            for topic in self._topics.in_order([*reversed(had)], grown(1, entries))
+            self._topics.ids[topic]: self._ordered(
+                topic, partitions_of_topic[topic], most.get(topic, 0)
+            )
+            for topic in self._topics.in_order([*reversed(partitions_of_topic)], grown(1, entries))
         }
 
     def _ordered(self, topic: int, partitions: Collection[int], most: int) -> tuple[int, ...]:

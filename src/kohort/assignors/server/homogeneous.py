@@ -32,11 +32,11 @@ def assign_homogeneous(
     sizes = _sizes(subscription, topics)
     targets = [member.target for member in members.values()]
     counts = [sum(map(len, target.values())) for target in targets]
-    had = set[UUID]().union(*targets)
-    all_subscribed = had <= set(sizes)
+    target_topics = set[UUID]().union(*targets)
+    all_subscribed = target_topics <= set(sizes)
     total = sum(sizes.values())
     missing = total - sum(counts) if all_subscribed else total
-    pool = _unowned(targets, had, missing, subscription, sizes)
+    pool = _unowned(targets, target_topics, missing, subscription, sizes)
     low, extra = divmod(total, len(members))
     assigned = dict(zip(members, targets, strict=True))
     unfilled: list[tuple[MemberId, int, Target, MutableTarget | None]] = []
@@ -78,19 +78,20 @@ def _sizes(subscription: Subscription, topics: Topics) -> Topics:
 
 def _unowned(
     targets: Sequence[Target],
-    had: set[UUID],
+    target_topics: set[UUID],
     missing: int,
     subscription: Subscription,
     sizes: Topics,
 ) -> list[Run]:
-    """The partitions that are in no target, in the order in which they are given away.
+    """The partitions that are in no target, in the order in which they are assigned.
 
-    `had`: the topics in targets. `missing`: how many partitions are in no target, if all targets
-    have subscribed topics only.
+    `target_topics`: the topics in targets. `missing`: number of partitions in no target, if all
+    targets have subscribed topics only.
     """
     numbers = tuple(range(max(sizes.values())))
     unowned: dict[UUID, Run] = {
-        topic_id: (topic_id, numbers[: sizes[topic_id]], True) for topic_id in set(sizes) - had
+        topic_id: (topic_id, numbers[: sizes[topic_id]], True)
+        for topic_id in set(sizes) - target_topics
     }
     if missing != sum(len(partitions) for _, partitions, _ in unowned.values()):
         for topic_id, owned in owned_partitions(targets).items():
@@ -107,8 +108,8 @@ def _cut(pool: Sequence[Run], quotas: Iterable[int]) -> Iterator[Sequence[Run]]:
     """Cut off so many partitions for each quota, by topic; the pool has enough for all quotas."""
     if not pool:
         return
-    rest = iter(pool)
-    topic_id, partitions, is_consecutive = next(rest)
+    remaining = iter(pool)
+    topic_id, partitions, is_consecutive = next(remaining)
     start = 0
     for quota in quotas:
         cut: list[Run] = []
@@ -117,7 +118,7 @@ def _cut(pool: Sequence[Run], quotas: Iterable[int]) -> Iterator[Sequence[Run]]:
             if start < len(partitions):
                 cut.append((topic_id, partitions[start:], is_consecutive))
             start, end = 0, end - len(partitions)
-            topic_id, partitions, is_consecutive = next(rest)
+            topic_id, partitions, is_consecutive = next(remaining)
         cut.append((topic_id, partitions[start:end], is_consecutive))
         start = end
         yield cut

@@ -41,9 +41,9 @@ def uuid_hash(value: UUID) -> int:
     return (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) & _WORD
 
 
-def table_capacity(wanted: int) -> int:
+def table_capacity(size: int) -> int:
     """Buckets of a table that is created for so many: `new HashMap(wanted)`."""
-    return 1 << (wanted - 1).bit_length() if wanted > 1 else 1
+    return 1 << (size - 1).bit_length() if size > 1 else 1
 
 
 def roomy_capacity(entries: int) -> int:
@@ -68,7 +68,7 @@ def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int) -> 
     inserted = list(keys)
     mask = capacity - 1
     buckets = [(code ^ code >> 16) & mask for code in map(hash_of, inserted)]
-    return [inserted[place] for place in sorted(range(len(inserted)), key=buckets.__getitem__)]
+    return [inserted[index] for index in sorted(range(len(inserted)), key=buckets.__getitem__)]
 
 
 def string_set_order(strings: Iterable[str]) -> list[str]:
@@ -79,15 +79,15 @@ def string_set_order(strings: Iterable[str]) -> list[str]:
 
 def partition_order(partitions: Iterable[int], capacity: int) -> tuple[int, ...]:
     """Partitions, given in the order of their insertion, as a set of so many buckets has them."""
-    given = tuple(partitions)
-    if len(given) < 2:
-        return given
-    highest, mask = max(given), capacity - 1
+    numbers = tuple(partitions)
+    if len(numbers) < 2:
+        return numbers
+    highest, mask = max(numbers), capacity - 1
     if highest < capacity:
-        return tuple(sorted(given))
+        return tuple(sorted(numbers))
     if highest < _UNSPREAD:
-        return tuple(sorted(given, key=mask.__and__))
-    return tuple(sorted(given, key=lambda partition: (partition ^ partition >> 16) & mask))
+        return tuple(sorted(numbers, key=mask.__and__))
+    return tuple(sorted(numbers, key=lambda partition: (partition ^ partition >> 16) & mask))
 
 
 def consecutive_order(partitions: tuple[int, ...]) -> tuple[int, ...]:

@@ -34,15 +34,15 @@ class Loads:
 
     def least_loaded(self, count: int) -> list[int]:
         """The members that get the next so many partitions, in turn."""
-        found: list[int] = []
+        lightest: list[int] = []
         while count:
             if self._low_next >= self._low_end:
                 self._raise_low_level()
             members = self._sorted[self._low_next : min(self._low_end, self._low_next + count)]
-            found += members
+            lightest += members
             self._low_next += len(members)
             count -= len(members)
-        return found
+        return lightest
 
     def _raise_low_level(self) -> None:
         self._low_level += 1
@@ -73,6 +73,6 @@ class Loads:
 
     def exclude_most_loaded(self) -> None:
         """Never return the last most loaded member again: it has no partition to give."""
-        place, last = self._high_next + 1, self._high_end - 1
-        self._sorted[place], self._sorted[last] = self._sorted[last], self._sorted[place]
+        index, last = self._high_next + 1, self._high_end - 1
+        self._sorted[index], self._sorted[last] = self._sorted[last], self._sorted[index]
         self._high_end = last

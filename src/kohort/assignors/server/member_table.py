@@ -79,8 +79,8 @@ class MemberTable:
         return by_bucket(inserted, self._hash, capacity)
 
     def _hash(self, member_id: MemberId) -> int:
-        known = self._hashes.get(member_id)
-        return string_hash(member_id) if known is None else known
+        cached = self._hashes.get(member_id)
+        return string_hash(member_id) if cached is None else cached
 
 
 def _signed(code: int) -> int:

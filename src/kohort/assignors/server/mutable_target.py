@@ -63,15 +63,15 @@ class MutableTarget:
         """Add partitions of a topic; a set of so many buckets is created if there are none."""
         # `computeIfAbsent` grows the table before it inserts, and inserts at a bucket's front.
         self._capacity = grown(self._capacity, len(self.topics))
-        found = self.topics.get(topic_id)
-        if found is None:
-            found = self.topics[topic_id] = PartitionSet((), capacity)
+        partition_set = self.topics.get(topic_id)
+        if partition_set is None:
+            partition_set = self.topics[topic_id] = PartitionSet((), capacity)
             self._created.pop(topic_id, None)
             self._created[topic_id] = None
             if len(partitions) > 1:
                 # Kafka calls it again for each further partition.
                 self._capacity = grown(self._capacity, len(self.topics))
-        found.add(partitions)
+        partition_set.add(partitions)
 
     def remove(self, topic_id: UUID, partition: int) -> None:
         """Remove a partition that is there."""
@@ -82,8 +82,10 @@ class MutableTarget:
 
     def result(self) -> Target:
         if len(self.topics) < 2:
-            return {topic_id: found.order() for topic_id, found in self.topics.items()}
-        created = [each for each in reversed(self._created) if each in self.topics]
-        others = [each for each in self.topics if each not in self._created]
+            return {
+                topic_id: partition_set.order() for topic_id, partition_set in self.topics.items()
+            }
+        created = [topic_id for topic_id in reversed(self._created) if topic_id in self.topics]
+        others = [topic_id for topic_id in self.topics if topic_id not in self._created]
         ordered = by_bucket(created + others, uuid_hash, self._capacity)
         return {topic_id: self.topics[topic_id].order() for topic_id in ordered}

@@ -35,18 +35,18 @@ class NumberedTopics:
         self._buckets: dict[int, list[int]] = {}
         """Capacity of a table → the bucket of each topic."""
 
-    def subscriptions(self, given: Iterable[Subscription]) -> list[NumberedSubscription]:
+    def subscriptions(self, subscriptions: Iterable[Subscription]) -> list[NumberedSubscription]:
         """Those of the members; members with the same object get the same one."""
-        known: dict[int, NumberedSubscription] = {}
+        by_identity: dict[int, NumberedSubscription] = {}
         numbered = []
-        for member, subscription in enumerate(given):
-            found = known.get(id(subscription))
-            if found is None:
+        for member, subscription in enumerate(subscriptions):
+            cached = by_identity.get(id(subscription))
+            if cached is None:
                 topics = list(map(self.numbers.__getitem__, subscription.topic_ids))
-                found = NumberedSubscription(topics, subscription.names)
-                known[id(subscription)] = found
-            found.members.append(member)
-            numbered.append(found)
+                cached = NumberedSubscription(topics, subscription.names)
+                by_identity[id(subscription)] = cached
+            cached.members.append(member)
+            numbered.append(cached)
         return numbered
 
     def in_order(self, inserted: list[int], capacity: int) -> list[int]:
@@ -56,10 +56,10 @@ class NumberedTopics:
         buckets = self._buckets.get(capacity)
         if buckets is None:
             mask = capacity - 1
-            buckets = self._buckets[capacity] = [each & mask for each in self._hashes]
+            buckets = self._buckets[capacity] = [hash_ & mask for hash_ in self._hashes]
         return sorted(inserted, key=buckets.__getitem__)
 
 
 def distinct(subscriptions: Iterable[NumberedSubscription]) -> list[NumberedSubscription]:
     """Each subscription once."""
-    return list({id(each): each for each in subscriptions}.values())
+    return list({id(subscription): subscription for subscription in subscriptions}.values())

@@ -34,15 +34,15 @@ def without_overlaps(targets: Mapping[Id, Target]) -> Mapping[Id, Target]:
     return {member_id: _without_taken(target, shared) for member_id, target in targets.items()}
 
 
-def _without_taken(target: Target, taken: Mapping[UUID, set[int]]) -> Target:
+def _without_taken(target: Target, taken_numbers: Mapping[UUID, set[int]]) -> Target:
     """The target without partitions that are taken; takes the others of these topics."""
-    left = dict(target)
-    for topic_id in target.keys() & taken.keys():
-        before = taken[topic_id]
-        kept = tuple(each for each in target[topic_id] if each not in before)
-        before.update(kept)
-        if kept:
-            left[topic_id] = kept
+    remaining = dict(target)
+    for topic_id in target.keys() & taken_numbers.keys():
+        before = taken_numbers[topic_id]
+        numbers = tuple(partition for partition in target[topic_id] if partition not in before)
+        before.update(numbers)
+        if numbers:
+            remaining[topic_id] = numbers
         else:
-            del left[topic_id]
-    return target if left == target else left
+            del remaining[topic_id]
+    return target if remaining == target else remaining

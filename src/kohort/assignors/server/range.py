@@ -25,7 +25,9 @@ def assign_range(
         subscription = members[ordered[0]].subscription
         targets = dict(zip(ordered, _alike(len(ordered), subscription, topics), strict=True))
     else:
-        targets = _different({each: members[each].subscription for each in ordered}, topics)
+        targets = _different(
+            {member_id: members[member_id].subscription for member_id in ordered}, topics
+        )
     return {member_id: targets[member_id] for member_id in members}
 
 
@@ -70,17 +72,17 @@ def _different(
     numbered = NumberedTopics(topics)
     subscribed = numbered.subscriptions(subscriptions.values())
     subscribers = [0] * len(topics)
-    for each in distinct(subscribed):
-        for topic in each.topics:
-            subscribers[topic] += len(each.members)
-    left = list(map(_ranges, numbered.sizes, subscribers))
-    for ranges in left:
+    for numbered_subscription in distinct(subscribed):
+        for topic in numbered_subscription.topics:
+            subscribers[topic] += len(numbered_subscription.members)
+    remaining_ranges = list(map(_ranges, numbered.sizes, subscribers))
+    for ranges in remaining_ranges:
         ranges.reverse()
     targets: dict[MemberId, Target] = {}
     for member_id, subscription in zip(subscriptions, subscribed, strict=True):
-        inserted = [topic for topic in subscription.topics if left[topic]]
+        inserted = [topic for topic in subscription.topics if remaining_ranges[topic]]
         order = numbered.in_order(inserted, roomy_capacity(subscription.names))
-        targets[member_id] = {numbered.ids[topic]: left[topic].pop() for topic in order}
+        targets[member_id] = {numbered.ids[topic]: remaining_ranges[topic].pop() for topic in order}
     return targets
 
 

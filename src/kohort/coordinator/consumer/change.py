@@ -89,5 +89,5 @@ def subscribed_ids(
     """
     resolved = group.regexes.get(metadata.regex)
     names = metadata.topics if resolved is None else (*metadata.topics, *resolved.topics)
-    found = map(topics.by_name, names)
-    return frozenset(topic.id for topic in found if topic is not None)
+    images = map(topics.by_name, names)
+    return frozenset(topic.id for topic in images if topic is not None)

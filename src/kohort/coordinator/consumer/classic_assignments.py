@@ -19,11 +19,11 @@ from kohort.types import TopicPartition
 
 def partitions_by_id(named: Iterable[TopicPartition], topics: TopicsView) -> Partitions:
     """The partitions by topic id."""
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for topic, partition in named:
-        found.setdefault(topic, []).append(partition)
-    images = ((topics.by_name(name), each) for name, each in found.items())
-    return {image.id: tuple(each) for image, each in images if image is not None}
+        by_name.setdefault(topic, []).append(partition)
+    images = ((topics.by_name(name), numbers) for name, numbers in by_name.items())
+    return {image.id: tuple(numbers) for image, numbers in images if image is not None}
 
 
 def encoded_assignment(partitions: Partitions, subscription: bytes, topics: TopicsView) -> bytes:
@@ -31,14 +31,14 @@ def encoded_assignment(partitions: Partitions, subscription: bytes, topics: Topi
 
     Raises MalformedError if the subscription has no version.
     """
-    images = ((topics.by_id(topic_id), each) for topic_id, each in partitions.items())
+    images = ((topics.by_id(topic_id), numbers) for topic_id, numbers in partitions.items())
     return encode_assignment(
         Assignment(
             partitions=tuple(
                 TopicPartition(image.name, partition)
-                for image, each in images
+                for image, numbers in images
                 if image is not None
-                for partition in each
+                for partition in numbers
             ),
             version=min(blob_version(subscription), HIGHEST_VERSION),
         )

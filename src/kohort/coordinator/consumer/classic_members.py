@@ -261,15 +261,15 @@ def _replace_last(
     before = ConsumerMember(member_id, static.metadata, current)
     after = before._replace(metadata=_updated(before.metadata, request, subscription))
     change = MemberChange(group=group, before=before, after=after, replaced=static.member_id)
-    others = [each for each in group.members.values() if each is not static]
+    others = [member for member in group.members.values() if member is not static]
     target = group.targets.get(static.member_id, {})
     owned = partitions_by_id(subscription.owned, topics)
     reconciled = reconcile_member(change, owned, group.target_epoch, target, topics)
     # What it would log does not outlive the downgrade.
     epoch = group_epoch(change, topics, Step(step.config, step.now, step.timestamp))
     settled = all(
-        each.current.state == MemberState.STABLE and each.current.epoch == epoch
-        for each in (*others, reconciled)
+        member.current.state == MemberState.STABLE and member.current.epoch == epoch
+        for member in (*others, reconciled)
     )
     member = reconciled if settled else after
     classic = convert(group, (*others, member), topics, step)

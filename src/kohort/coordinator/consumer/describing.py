@@ -41,8 +41,8 @@ def describe_consumer_group(
 
 def _names(group: ConsumerGroup, topics: TopicsView) -> dict[UUID, str]:
     """The names of the members' topics, without those that are gone."""
-    found = map(topics.by_id, set(group.owners).union(*group.targets.values()))
-    return {topic.id: topic.name for topic in found if topic is not None}
+    images = map(topics.by_id, set(group.owners).union(*group.targets.values()))
+    return {topic.id: topic.name for topic in images if topic is not None}
 
 
 def _described(group: ConsumerGroup, member_id: str) -> DescribedConsumerMember:

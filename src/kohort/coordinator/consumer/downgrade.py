@@ -46,11 +46,11 @@ def can_downgrade(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], config: GroupCoordinatorConfig
 ) -> bool:
     """Whether only classic members are left, and the group may become a classic one."""
-    left = len(group.members) - len(leaving)
+    remaining = len(group.members) - len(leaving)
     classic = group.classic_members - sum(member.is_classic for member in leaving)
     return (
-        0 < left == classic
-        and left <= config.max_size
+        0 < remaining == classic
+        and remaining <= config.max_size
         and config.consumer_migration_policy.downgrades
     )
 
@@ -71,10 +71,16 @@ def downgrade(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], topics: TopicsView, step: Step
 ) -> None:
     """Record that the group becomes a classic one without these members, and rebalance it."""
-    gone = {member.member_id for member in leaving}
-    stay = [group.members[each] for each in group.table.order() if each not in gone]
+    leaving_ids = {member.member_id for member in leaving}
+    stay = [
+        group.members[member_id]
+        for member_id in group.table.order()
+        if member_id not in leaving_ids
+    ]
     classic = convert(group, stay, topics, step)
-    causes = [Cause("downgraded", each.member_id, each.metadata.client_id) for each in leaving]
+    causes = [
+        Cause("downgraded", member.member_id, member.metadata.client_id) for member in leaving
+    ]
     rebalance(classic, causes, step)
 
 
@@ -89,7 +95,7 @@ def convert(
     classic = Group(group.id, group.offsets)
     for member in members:
         classic.add_session(_session(member))
-    assigned = {each.member_id: partitions_of(each.current.assigned) for each in members}
+    assigned = {member.member_id: partitions_of(member.current.assigned) for member in members}
     value = _value(group, classic, assigned, topics, step)
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
     # As the replay of the record will: the rest of the decision depends on it.
@@ -145,10 +151,10 @@ def _tombstones(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
     """Those of all records of the group, in the order in which Kafka can replay them."""
     key = GroupKey(group.id)
     keys = [MemberKey(group.id, member_id) for member_id in group.table.order()]
-    yield from (CurrentMemberAssignmentRecord(each, None) for each in keys)
-    yield from (TargetAssignmentMemberRecord(each, None) for each in keys)
+    yield from (CurrentMemberAssignmentRecord(key, None) for key in keys)
+    yield from (TargetAssignmentMemberRecord(key, None) for key in keys)
     yield TargetAssignmentMetadataRecord(key, None)
-    yield from (ConsumerGroupMemberMetadataRecord(each, None) for each in keys)
+    yield from (ConsumerGroupMemberMetadataRecord(key, None) for key in keys)
     for regex in group.regexes:
         yield RegularExpressionRecord(RegularExpressionKey(group.id, regex), None)
     yield PartitionMetadataRecord(key, None)

@@ -379,7 +379,7 @@ def _held(current: CurrentMemberAssignmentValue) -> Iterator[tuple[UUID, Mapping
 
 def most_named(assignors: "Counter[str]") -> str | None:
     """The assignor with the highest count, None without one or with a tie."""
-    most = [each for each in assignors.most_common(2) if each[1] > 0]
+    most = [assignor_count for assignor_count in assignors.most_common(2) if assignor_count[1] > 0]
     if not most or (len(most) == 2 and most[0][1] == most[1][1]):
         return None
     return most[0][0]
@@ -387,8 +387,8 @@ def most_named(assignors: "Counter[str]") -> str | None:
 
 def member_state(current: CurrentMemberAssignmentValue) -> str:
     """Kafka's name of a member's state."""
-    known = current.state in MemberState._value2member_map_
-    return MemberState(current.state).name if known else "UNKNOWN"
+    is_known = current.state in MemberState._value2member_map_
+    return MemberState(current.state).name if is_known else "UNKNOWN"
 
 
 def partitions_of(assigned: AssignedPartitions) -> dict[UUID, tuple[int, ...]]:

@@ -171,8 +171,8 @@ def not_found(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -
             ErrorCode.unknown_member_id,
             f"Consumer group {request.group} not found. The member has to join it again.",
         )
-    what = "Group" if request.member_epoch < 0 else "Consumer group"
-    return KafkaError(ErrorCode.group_id_not_found, f"{what} {request.group} not found.")
+    kind = "Group" if request.member_epoch < 0 else "Consumer group"
+    return KafkaError(ErrorCode.group_id_not_found, f"{kind} {request.group} not found.")
 
 
 # --- the member ---
@@ -201,8 +201,8 @@ def _find(
         return member, None
     owner = group.instances.get(request.instance_id) if request.instance_id is not None else None
     if owner is None:
-        known = group.members.get(request.member_id)
-        return ConsumerMember(request.member_id) if known is None else known, None
+        known_member = group.members.get(request.member_id)
+        return ConsumerMember(request.member_id) if known_member is None else known_member, None
     static = group.members[owner]
     if not static.has_left and not static.is_classic:
         raise KafkaError(
@@ -256,7 +256,7 @@ def _updated(
     metadata: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeat
 ) -> ConsumerGroupMemberMetadataValue:
     """The metadata with what the request tells; `metadata` itself if that changes nothing."""
-    told: dict[str, Any] = {
+    updates: dict[str, Any] = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,
         "client_id": request.client_id,
@@ -266,10 +266,10 @@ def _updated(
         "assignor": request.assignor,
     }
     if request.rebalance_timeout_ms != -1:
-        told["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        updates["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     changed = {
         name: value
-        for name, value in told.items()
+        for name, value in updates.items()
         if value is not None and value != getattr(metadata, name)
     }
     if metadata.classic is not None:
@@ -295,8 +295,10 @@ def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
         bumps = bumps or not new or new in group.regexes
     if not (bumps or topics_changed or change.regex_changed):
         return group.epoch
-    known = group.known_hash(topics.version) if change.keeps_topics and not topics_changed else None
-    hash_ = metadata_hash(change.subscribed_topics(), topics) if known is None else known
+    known_hash = (
+        group.known_hash(topics.version) if change.keeps_topics and not topics_changed else None
+    )
+    hash_ = metadata_hash(change.subscribed_topics(), topics) if known_hash is None else known_hash
     if not bumps:
         group.unrecorded_hash = hash_
         if not topics_changed or hash_ == group.metadata_hash:
@@ -317,8 +319,8 @@ def _cause(change: MemberChange, *, bumps: bool) -> Cause:
     if not bumps:
         return Cause("topics changed", "")
     is_new = not change.before.current.epoch and change.replaced is None
-    what = "joined" if is_new else "subscription changed"
-    return Cause(what, change.member_id, change.after.metadata.client_id)
+    cause = "joined" if is_new else "subscription changed"
+    return Cause(cause, change.member_id, change.after.metadata.client_id)
 
 
 def reconcile_member(
@@ -336,7 +338,7 @@ def reconcile_member(
     subscribed = subscribed_ids(change.group, change.after.metadata, topics)
     goal = Goal(
         epoch=target_epoch,
-        target={topic: each for topic, each in target.items() if topic in subscribed},
+        target={topic: numbers for topic, numbers in target.items() if topic in subscribed},
         is_subscribed=subscribed.__contains__,
         subscription_changed=changed,
         owned=owned,

@@ -96,13 +96,13 @@ def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -
 def leave_group(group: ConsumerGroup, request: LeaveGroup, topics: TopicsView, step: Step) -> None:
     """Decide one LeaveGroup: every member that it names, with one bump of the group epoch."""
     removed: dict[str, ConsumerMember] = {}
-    left = tuple(_leaving(group, leaving, removed) for leaving in request.members)
+    responses = tuple(_leaving(group, leaving, removed) for leaving in request.members)
     if removed:
         first = next(iter(removed.values()))
-        reason = next((each.reason for each in request.members if each.reason), "") or ""
+        reason = next((leaving.reason for leaving in request.members if leaving.reason), "") or ""
         cause = Cause("left", *_named(first), reason)
         remove_members(group, tuple(removed.values()), cause, topics, step)
-    step.reply(request.on_response, LeaveGroupResponse(members=left))
+    step.reply(request.on_response, LeaveGroupResponse(members=responses))
 
 
 def _leaving(
@@ -183,10 +183,12 @@ def remove_members(
     for member in members:
         timers.forget(group, member.member_id, step)
         delete_member(group, member.member_id, step)
-    gone = Counter(member.metadata.regex for member in members)
-    left = {regex: count - gone[regex] for regex, count in group.regex_members.items()}
-    forget_regexes(group, (regex for regex, count in left.items() if not count), step)
-    hash_ = _hash_without(group, members, left, topics)
+    leaving_by_regex = Counter(member.metadata.regex for member in members)
+    regex_members = {
+        regex: count - leaving_by_regex[regex] for regex, count in group.regex_members.items()
+    }
+    forget_regexes(group, (regex for regex, count in regex_members.items() if not count), step)
+    hash_ = _hash_without(group, members, regex_members, topics)
     epoch = bump_epoch(group, hash_, cause, topics, step)
     if len(members) == len(group.members):
         assign_nothing(group, epoch, step)
@@ -201,9 +203,9 @@ def _hash_without(
 ) -> int:
     """The hash of what the other members subscribe to, who have these regular expressions."""
     names = group.subscriptions.after(member.metadata.topics for member in members)
-    known = group.known_hash(topics.version)
-    if known is not None and names is group.subscriptions.names and all(regexes.values()):
-        return known
+    known_hash = group.known_hash(topics.version)
+    if known_hash is not None and names is group.subscriptions.names and all(regexes.values()):
+        return known_hash
     resolved = [value.topics for regex, value in group.regexes.items() if regexes.get(regex)]
     return metadata_hash(set(names).union(*resolved) if resolved else names, topics)
 
@@ -253,5 +255,5 @@ def take_over(
     return ConsumerMember(member_id, old.metadata, current)
 
 
-def _without_epochs(of: AssignedPartitions) -> AssignedPartitions:
-    return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in of.items()}
+def _without_epochs(assigned: AssignedPartitions) -> AssignedPartitions:
+    return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in assigned.items()}

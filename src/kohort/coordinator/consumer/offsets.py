@@ -76,8 +76,8 @@ def _validate_epoch(member: ConsumerMember, epoch: int, partitions: _Partitions)
     if epoch == member.current.epoch:
         return ErrorCode.none
     if epoch > member.current.epoch or not all(
-        topic_id is not None and _had(member, topic_id, each, epoch)
-        for topic_id, each in partitions
+        topic_id is not None and _had(member, topic_id, partition, epoch)
+        for topic_id, partition in partitions
     ):
         return _stale(member)
     return ErrorCode.none

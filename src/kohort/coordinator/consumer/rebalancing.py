@@ -43,10 +43,10 @@ def end_if_stable(
     group, (group_epoch, target_epoch) = change.group, epochs
     if group.rebalance is None or group_epoch != target_epoch:
         return
-    known = group.members.get(change.replaced or change.member_id)
+    previous = group.members.get(change.replaced or change.member_id)
     goal = MemberState.STABLE, target_epoch
-    others = group.standings[goal] - (known is not None and _standing(known) == goal)
-    if _standing(member) == goal and others == len(group.members) - (known is not None):
+    others = group.standings[goal] - (previous is not None and _standing(previous) == goal)
+    if _standing(member) == goal and others == len(group.members) - (previous is not None):
         ids = dict.fromkeys((*group.members, member.member_id))
         if change.replaced is not None:
             del ids[change.replaced]

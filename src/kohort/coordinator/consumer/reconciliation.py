@@ -74,10 +74,16 @@ def _advance(current: CurrentMemberAssignmentValue, goal: Goal) -> CurrentMember
 
 
 def _shed(current: CurrentMemberAssignmentValue, goal: Goal) -> CurrentMemberAssignmentValue:
-    kept = {topic: each for topic, each in current.assigned.items() if goal.is_subscribed(topic)}
+    kept = {
+        topic: partitions
+        for topic, partitions in current.assigned.items()
+        if goal.is_subscribed(topic)
+    }
     if len(kept) == len(current.assigned):
         return current
-    pending: _Assigned = {topic: dict(each) for topic, each in current.pending_revocation.items()}
+    pending: _Assigned = {
+        topic: dict(partitions) for topic, partitions in current.pending_revocation.items()
+    }
     for topic, epochs in current.assigned.items():
         if topic not in kept:
             pending.setdefault(topic, {}).update(epochs)
@@ -93,9 +99,9 @@ def _split(assigned: AssignedPartitions, target: Partitions) -> tuple[_Assigned,
     kept: _Assigned = {}
     lost: _Assigned = {}
     for topic, epochs in assigned.items():
-        wanted = frozenset(target.get(topic, ()))
+        target_numbers = frozenset(target.get(topic, ()))
         for partition, epoch in epochs.items():
-            part = kept if partition in wanted else lost
+            part = kept if partition in target_numbers else lost
             part.setdefault(topic, {})[partition] = epoch
     return kept, lost
 
@@ -105,11 +111,11 @@ def _with_free(kept: _Assigned, goal: Goal) -> tuple[Mapping[UUID, Mapping[int, 
     assigned: _Assigned = {}
     waits = False
     for topic, partitions in goal.target.items():
-        had = kept.get(topic, {})
+        current_epochs = kept.get(topic, {})
         epochs: dict[int, int] = {}
         for partition in partitions:
-            if partition in had:
-                epochs[partition] = had[partition]
+            if partition in current_epochs:
+                epochs[partition] = current_epochs[partition]
             elif goal.is_free(topic, partition):
                 epochs[partition] = goal.epoch
             else:
@@ -124,6 +130,6 @@ def _owns_any(owned: Partitions | None, partitions: AssignedPartitions) -> bool:
     if owned is None:
         return True
     return any(
-        topic in partitions and not partitions[topic].keys().isdisjoint(each)
-        for topic, each in owned.items()
+        topic in partitions and not partitions[topic].keys().isdisjoint(epochs)
+        for topic, epochs in owned.items()
     )

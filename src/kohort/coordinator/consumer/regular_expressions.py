@@ -67,7 +67,7 @@ def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
     if group.is_resolving or not (group.regex_members or change.after.metadata.regex):
         return
     candidates = dict.fromkeys((*group.regex_members, change.after.metadata.regex))
-    regexes = [each for each in candidates if each and change.regex_subscribers(each) > 0]
+    regexes = [regex for regex in candidates if regex and change.regex_subscribers(regex) > 0]
     if regexes and _is_due(group, regexes, topics, step):
         group.is_resolving = True
         step.start(ResolveRegexes(group.id, tuple(regexes), topics.version, change.may_describe))
@@ -95,32 +95,32 @@ def regexes_resolved(
     A large result is recorded in parts, and the epoch bumped with the last one.
     """
     bumps = event.bumps or _changes_anything(group, event.topics, topics)
-    found = tuple(event.topics.items())
-    lengths = accumulate(len(names) for _, names in found)
+    matched = tuple(event.topics.items())
+    lengths = accumulate(len(names) for _, names in matched)
     count = 1 + sum(1 for _ in takewhile(MAX_STORED_NAMES.__ge__, lengths))
-    resolved = {regex: names for regex, names in found[:count] if group.regex_members[regex]}
+    resolved = {regex: names for regex, names in matched[:count] if group.regex_members[regex]}
     for regex, names in resolved.items():
         value = RegularExpressionValue(names, event.version, step.timestamp)
         step.record(RegularExpressionRecord(RegularExpressionKey(group.id, regex), value))
-    if rest := dict(found[count:]):
-        step.go_on_with(replace(event, topics=rest, bumps=bumps))
+    if later := dict(matched[count:]):
+        step.go_on_with(replace(event, topics=later, bumps=bumps))
         return
     group.is_resolving = False
-    kept = (value.topics for regex, value in group.regexes.items() if regex not in resolved)
-    subscribed = set(group.subscriptions.names).union(*kept, *resolved.values())
+    other_topics = (value.topics for regex, value in group.regexes.items() if regex not in resolved)
+    subscribed = set(group.subscriptions.names).union(*other_topics, *resolved.values())
     hash_ = metadata_hash(subscribed, topics)
     if bumps or hash_ != group.metadata_hash:
         bump_epoch(group, hash_, Cause("regular expression resolved", ""), topics, step)
 
 
 def _changes_anything(
-    group: ConsumerGroup, found: Mapping[str, tuple[str, ...]], topics: TopicsView
+    group: ConsumerGroup, matched: Mapping[str, tuple[str, ...]], topics: TopicsView
 ) -> bool:
     """Whether these results are others than before, or members gave up topics for them."""
-    used = {regex: names for regex, names in found.items() if group.regex_members[regex]}
-    return any(names != _topics_of(group, regex) for regex, names in used.items()) or _are_given_up(
-        group, used.keys() - group.regexes.keys(), topics
-    )
+    subscribed = {regex: names for regex, names in matched.items() if group.regex_members[regex]}
+    return any(
+        names != _topics_of(group, regex) for regex, names in subscribed.items()
+    ) or _are_given_up(group, subscribed.keys() - group.regexes.keys(), topics)
 
 
 def _are_given_up(group: ConsumerGroup, regexes: Collection[str], topics: TopicsView) -> bool:
@@ -144,5 +144,5 @@ def _are_given_up(group: ConsumerGroup, regexes: Collection[str], topics: Topics
 
 
 def _topics_of(group: ConsumerGroup, regex: str) -> tuple[str, ...]:
-    known = group.regexes.get(regex)
-    return () if known is None else known.topics
+    resolution = group.regexes.get(regex)
+    return () if resolution is None else resolution.topics

@@ -14,14 +14,14 @@ def existing(names: Collection[str], topics: TopicsView) -> dict[str, TopicImage
     """Name → topic, of those that exist."""
     if len(names) > topics.count:
         names = [name for name in topics.names() if name in names]
-    found = map(topics.by_name, names)
-    return {topic.name: topic for topic in found if topic is not None}
+    images = map(topics.by_name, names)
+    return {topic.name: topic for topic in images if topic is not None}
 
 
 def metadata_hash(names: Collection[str], topics: TopicsView) -> int:
     """The hash of those of the topics that exist, 0 if there is none."""
-    found, rack = existing(names, topics), topics.rack
-    return group_hash({name: _hash(topic, rack) for name, topic in found.items()})
+    existing_topics, rack = existing(names, topics), topics.rack
+    return group_hash({name: _hash(topic, rack) for name, topic in existing_topics.items()})
 
 
 @lru_cache(maxsize=_CACHED)

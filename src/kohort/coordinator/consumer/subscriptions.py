@@ -37,24 +37,24 @@ class Subscriptions:
 
     def one_of(self, names: Names) -> Names:
         """The object that stands for these names here; the given one if no member has them."""
-        known = self._by_names.get(names)
-        return names if known is None else known.names
+        subscription = self._by_names.get(names)
+        return names if subscription is None else subscription.names
 
     def add(self, names: Names) -> Names:
         """A member subscribes; returns the object that stands for its names."""
-        known = self._by_names.get(names)
-        if known is None:
-            known = self._by_names[names] = _Subscription(names)
+        subscription = self._by_names.get(names)
+        if subscription is None:
+            subscription = self._by_names[names] = _Subscription(names)
             self._counts.update(names)
             self.size += len(names)
-        known.members += 1
-        return known.names
+        subscription.members += 1
+        return subscription.names
 
     def remove(self, names: Names) -> None:
         """A member subscribes no longer."""
-        known = self._by_names[names]
-        known.members -= 1
-        if not known.members:
+        subscription = self._by_names[names]
+        subscription.members -= 1
+        if not subscription.members:
             del self._by_names[names]
             subtract(self._counts, names)
             self.size -= len(names)
@@ -66,9 +66,13 @@ class Subscriptions:
         those that `add` returned.
         """
         leaving = [names for names in leaving if names is not self.one_of(joining)]
-        gone = Counter(map(id, leaving))
-        each = {id(names): names for names in leaving}
-        lost = [each[of] for of, count in gone.items() if count == self._by_names[each[of]].members]
+        leaving_counts = Counter(map(id, leaving))
+        names_by_id = {id(names): names for names in leaving}
+        lost = [
+            names_by_id[id_]
+            for id_, count in leaving_counts.items()
+            if count == self._by_names[names_by_id[id_]].members
+        ]
         counts = Counter(name for names in lost for name in names)
         removed = {name for name, count in counts.items() if count == self._counts[name]}
         removed.difference_update(joining)

@@ -121,12 +121,12 @@ def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> 
     if group.assigning is not event.job:
         return
     count = _count_at_once(event.changed)
-    part, rest = event.changed[:count], event.changed[count:]
+    part, later = event.changed[:count], event.changed[count:]
     for member_id, target in part:
         if member_id in group.members:
             _store(group, member_id, target, step)
-    if rest:
-        step.go_on_with(TargetComputed(event.job, rest))
+    if later:
+        step.go_on_with(TargetComputed(event.job, later))
     else:
         group.assigning = group.target_error = None
         _store_epoch(group, event.job.epoch, step)
@@ -191,7 +191,7 @@ def _snapshot(change: MemberChange, topics: TopicsView) -> Snapshot:
         topics=existing(change.subscribed_topics(), topics),
         names=group.subscriptions.size
         + len(names)
-        + sum(len(each.topics) for each in group.regexes.values()),
+        + sum(len(resolution.topics) for resolution in group.regexes.values()),
         updated=MemberId(member_id),
         replaced=None if replaced is None else MemberId(replaced),
     )

@@ -60,7 +60,9 @@ def upgrade(group: Group, topics: TopicsView, step: Step) -> ConsumerGroup:
     """
     _validate(group, step.config)
     try:
-        members = _revoking(_converted(group, each, topics) for each in group.sessions.values())
+        members = _revoking(
+            _converted(group, session, topics) for session in group.sessions.values()
+        )
     except MalformedError as error:
         raise _refused(group, f"the embedded consumer protocol is malformed: {error}") from error
     upgraded = ConsumerGroup(group.id, group.offsets)
@@ -68,7 +70,7 @@ def upgrade(group: Group, topics: TopicsView, step: Step) -> ConsumerGroup:
     for record in _records(group, members, topics):
         upgraded.replay(record)
         step.record(record)
-    if sum(len(each) for each in upgraded.owners.values()) < sum(
+    if sum(len(epochs) for epochs in upgraded.owners.values()) < sum(
         len(epochs) for member in members for epochs in member.current.assigned.values()
     ):
         raise _refused(group, "a partition is assigned to two members")
@@ -114,7 +116,7 @@ def _converted(
             raise _refused(group, "an unsupported custom assignor is in use")
         partitions = partitions_by_id(assignment.partitions, topics)
     epoch = group.generation
-    assigned = {topic_id: dict.fromkeys(each, epoch) for topic_id, each in partitions.items()}
+    assigned = {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in partitions.items()}
     member = ConsumerMember(
         session.member_id,
         ConsumerGroupMemberMetadataValue(
@@ -133,20 +135,20 @@ def _converted(
 
 def _revoking(converted: Iterable[tuple[ConsumerMember, Partitions]]) -> list[ConsumerMember]:
     """The members, which have yet to revoke what they owned and nobody is assigned."""
-    known = list(converted)
-    taken = {
+    pairs = list(converted)
+    owned_or_pending = {
         (topic_id, partition)
-        for member, _ in known
+        for member, _ in pairs
         for topic_id, epochs in member.current.assigned.items()
         for partition in epochs
     }
     members = []
-    for member, owned in known:
+    for member, owned in pairs:
         pending: dict[UUID, dict[int, int]] = {}
         for topic_id, partitions in owned.items():
             for partition in partitions:
-                if (topic_id, partition) not in taken:
-                    taken.add((topic_id, partition))
+                if (topic_id, partition) not in owned_or_pending:
+                    owned_or_pending.add((topic_id, partition))
                     pending.setdefault(topic_id, {})[partition] = member.current.epoch
         state = MemberState.UNREVOKED_PARTITIONS if pending else MemberState.STABLE
         current = member.current._replace(state=state, pending_revocation=pending)
