@@ -96,7 +96,7 @@ class Topics:
             admin = Admin(cluster)
             return await retrying(
                 lambda: _committed(admin, GroupId(group), stable=stable),
-                what=f"offsets of {group}",
+                operation=f"offsets of {group}",
                 timeout_ms=60_000,
                 backoff=cluster.backoff(),
             )
@@ -151,7 +151,7 @@ async def _ask_leader(
 
     await retrying(
         attempt,
-        what=f"request for {tp}",
+        operation=f"request for {tp}",
         timeout_ms=60_000,
         backoff=cluster.backoff(),
         retriable=lambda error: isinstance(error, KafkaError) and error.code in NOT_SERVED_YET,

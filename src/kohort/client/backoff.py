@@ -56,13 +56,13 @@ class Backoff:
         self._attempts += 1
         return self._random(1 - JITTER, 1 + JITTER) * delay / 1000
 
-    def after(self, error: BaseException, what: str) -> float:
-        """Count and log an attempt at `what` that failed; seconds to wait before the next one."""
+    def after(self, error: BaseException, operation: str) -> float:
+        """Count and log a failed attempt at `operation`; seconds to wait before the next one."""
         delay_s = self.next_s()
         self._retries.count(reason(error))
         log.debug(
             "%s: attempt %d failed: %s; next attempt in %d ms",
-            what,
+            operation,
             self._attempts,
             described(error),
             delay_s * 1000,
@@ -77,7 +77,7 @@ class Backoff:
 async def retrying(
     attempt: Callable[[], Awaitable[T]],
     *,
-    what: str,
+    operation: str,
     timeout_ms: float,
     backoff: Backoff,
     retriable: Callable[[BaseException], bool] = is_retriable,
@@ -85,8 +85,8 @@ async def retrying(
 ) -> T:
     """Attempt until one succeeds, with pauses; returns its result.
 
-    An error that is not `retriable` is raised at once. Raises GaveUpError when `timeout_ms` are
-    over, also during an attempt; its text has `what`, the errors of all attempts, and `advice`.
+    Errors that are not `retriable` are raised at once. Raises GaveUpError after `timeout_ms`, also
+    during an attempt; its text has `operation`, the errors of all attempts, and `advice`.
     """
     started = time.monotonic()
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
@@ -102,24 +102,25 @@ async def retrying(
                         raise
                     last = error.with_traceback(None)  # which refers to this frame
                     tried[described(error)] += 1
-                await asyncio.sleep(backoff.after(last, what))
+                await asyncio.sleep(backoff.after(last, operation))
     except TimeoutError:
         if not limit.expired():
             raise
-    raise gave_up(what, time.monotonic() - started, tried, last, advice)
+    raise gave_up(operation, time.monotonic() - started, tried, last, advice)
 
 
 def gave_up(
-    what: str, seconds: float, tried: Counter[str], last: BaseException | None, advice: str
+    operation: str, seconds: float, tried: Counter[str], last: BaseException | None, advice: str
 ) -> GaveUpError:
     """The error that lists the attempts: how often, and with which errors."""
     if not tried:
-        return GaveUpError(f"{what}: no response within {seconds:.1f} s; {advice}", last)
+        return GaveUpError(f"{operation}: no response within {seconds:.1f} s; {advice}", last)
     errors = "; ".join(
         f"{text} ({count} ×)" if count > 1 else text for text, count in tried.most_common(5)
     )
     return GaveUpError(
-        f"{what}: gave up after {tried.total()} attempts in {seconds:.1f} s: {errors}; {advice}",
+        f"{operation}: gave up after {tried.total()} attempts in {seconds:.1f} s: "
+        f"{errors}; {advice}",
         last,
     )
 

@@ -1,4 +1,4 @@
-"""Errors between a client and a cluster, by who can do something about them.
+"""Errors between a client and a cluster, by the remedy.
 
 KohortError
   BrokerUnreachableError     no connection, or it broke: another attempt or broker may succeed
@@ -40,14 +40,14 @@ class AuthenticationError(KohortError):
 
 
 class ClientClosedError(KohortError):
-    """The client was closed, before the call or during it: nothing is tried any more."""
+    """The client was closed, before the call or during it. Nothing is retried."""
 
     def __init__(self) -> None:
         super().__init__("the client is closed: open another one")
 
 
 class UnsupportedVersionError(KohortError):
-    """The broker does not know the API, or no version that has what is needed."""
+    """The broker does not support the API, or no version with a needed feature."""
 
 
 class GaveUpError(KohortError):
@@ -87,7 +87,7 @@ class LogTruncatedError(KohortError):
         super().__init__(
             f"{tp} was truncated to offset {end_offset} by an unclean leader election, "
             f"{offset} was to be read next;"
-            f" records that were read are gone: seek to {end_offset} to go on"
+            f" records that were read no longer exist: seek to {end_offset} to continue"
         )
         self.topic_partition = tp
         self.offset = offset
@@ -138,7 +138,7 @@ class DeliveryTimeoutError(KohortError):
 
 
 class UndeliveredError(ExceptionGroup[Exception], KohortError):
-    """Records were not delivered, and nobody awaited their deliveries; the text counts them."""
+    """Records were not delivered, and their deliveries were not awaited; the text counts them."""
 
     def derive(self, excs: Sequence[Exception], /) -> "UndeliveredError":  # type: ignore[override]
         return UndeliveredError(self.message, excs)
@@ -160,14 +160,14 @@ class TransactionAbortedError(TransactionError):
 
 
 class CommitUnknownError(TransactionError):
-    """The commit got no response in time: whether the transaction is committed is not known.
+    """The commit got no response in time: it is unknown whether the transaction is committed.
 
-    Only `Transaction.commit` may follow; it tells.
+    Only `Transaction.commit` may follow; it returns the outcome.
     """
 
 
 class ProducerFencedError(TransactionError):
-    """The coordinator does not accept this producer any more: end it; the text says why."""
+    """The coordinator does not accept this producer any more: end it; the text has the reason."""
 
 
 WRONG_LEADER: Final = frozenset(

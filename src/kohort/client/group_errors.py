@@ -88,8 +88,8 @@ class CommitError(KohortError):
     """Some offsets were not committed; `errors` has the cause by partition. The others were."""
 
     def __init__(self, errors: Mapping[TopicPartition, KohortError]) -> None:
-        told = "; ".join(f"{partition}: {error}" for partition, error in sorted(errors.items()))
-        super().__init__(f"not committed: {told}")
+        listed = "; ".join(f"{partition}: {error}" for partition, error in sorted(errors.items()))
+        super().__init__(f"not committed: {listed}")
         self.errors = dict(errors)
 
 
@@ -108,11 +108,11 @@ def advice(code: ErrorCode) -> str | None:
     return _ADVICE.get(code)
 
 
-def fatal(code: ErrorCode, asked: str, message: str = "") -> GroupError:
-    """The exception for an error code that ends the membership; `asked` names the request."""
-    told = f"{asked} failed with {code.name.upper()}"
+def fatal(code: ErrorCode, request: str, message: str = "") -> GroupError:
+    """The exception for an error code that ends the membership; `request` names the request."""
+    failure = f"{request} failed with {code.name.upper()}"
     error = GroupError(
-        ". ".join(part for part in (told, message.rstrip("."), advice(code)) if part)
+        ". ".join(part for part in (failure, message.rstrip("."), advice(code)) if part)
     )
     error.code = code
     return error

@@ -38,7 +38,7 @@ class GroupMetadata:
         Raises ValueError for what is no offset, TypeError for what is no mapping of partitions.
         """
         validate_offsets(offsets)
-        return self, {tp: committable(tp, given) for tp, given in offsets.items()}
+        return self, {tp: committable(tp, offset) for tp, offset in offsets.items()}
 
     def topic_ids(self, _partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
         """None: it is not known of which topics the offsets are."""

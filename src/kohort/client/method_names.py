@@ -182,5 +182,5 @@ def _no_attribute(owner: type[MethodHints], name: str) -> AttributeError:
         return AttributeError(text)
     if (instead := owner._OTHER_NAMES.get(name)) is not None:
         return AttributeError(f"{text}; {instead}")
-    public = [each for each in dir(owner) if not each.startswith("_")]
+    public = [attribute for attribute in dir(owner) if not attribute.startswith("_")]
     return AttributeError(text + did_you_mean(name, public))

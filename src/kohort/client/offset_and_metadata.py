@@ -22,27 +22,33 @@ class OffsetAndMetadata:
     metadata: str = ""
 
 
-def committable(tp: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """What to send for `given`. Raises TypeError, and ValueError for what no broker can store."""
+def committable(tp: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """What to send for `offset`. Raises TypeError, and ValueError for what no broker can store."""
     validate_partitions((tp,))
     if not 0 <= tp.partition < 2**31:
         raise ValueError(f"{tp}: a partition is a whole number from 0 on")
-    asked = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(offset=given)
+    requested = (
+        offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset=offset)
+    )
     try:
-        found = replace(asked, offset=index(asked.offset), leader_epoch=index(asked.leader_epoch))
+        converted = replace(
+            requested, offset=index(requested.offset), leader_epoch=index(requested.leader_epoch)
+        )
     except TypeError:
-        raise ValueError(f"{tp}: {given!r} is not an offset: a whole number from 0 on") from None
-    if isinstance(asked.offset, bool) or not 0 <= found.offset <= _INT64_MAX:
-        raise ValueError(f"{tp}: offset {given!r} is not a whole number from 0 on")
-    if not -1 <= found.leader_epoch < 2**31:
-        raise ValueError(f"{tp}: leader epoch {found.leader_epoch} is not -1 or an epoch from 0 on")
+        raise ValueError(f"{tp}: {offset!r} is not an offset: a whole number from 0 on") from None
+    if isinstance(requested.offset, bool) or not 0 <= converted.offset <= _INT64_MAX:
+        raise ValueError(f"{tp}: offset {offset!r} is not a whole number from 0 on")
+    if not -1 <= converted.leader_epoch < 2**31:
+        raise ValueError(
+            f"{tp}: leader epoch {converted.leader_epoch} is not -1 or an epoch from 0 on"
+        )
     try:
-        found.metadata.encode()
+        converted.metadata.encode()
     except (AttributeError, UnicodeEncodeError):
         raise ValueError(
-            f"{tp}: metadata {found.metadata!r} is not text that can be sent"
+            f"{tp}: metadata {converted.metadata!r} is not text that can be sent"
         ) from None
-    return found
+    return converted
 
 
 def validate_offsets(offsets: object) -> None:
@@ -54,20 +60,20 @@ def validate_offsets(offsets: object) -> None:
     validate_partitions(offsets)
 
 
-def validate_names(what: str, names: object) -> None:
+def validate_names(option: str, names: object) -> None:
     """Raise TypeError for one name where a list of names is needed."""
     if isinstance(names, str):
-        raise TypeError(f"{what}: a list of names expected; for the one, write [{names!r}]")
+        raise TypeError(f"{option}: a list of names expected; for the one, write [{names!r}]")
 
 
 def validate_partitions(partitions: object) -> None:
     """Raise TypeError for what are no partitions."""
     if isinstance(partitions, TopicPartition) or not isinstance(partitions, Iterable):
         raise TypeError(f"a list of partitions expected, not {partitions!r}")
-    for each in partitions:
+    for item in partitions:
         if not (
-            isinstance(each, TopicPartition)
-            and isinstance(each.topic, str)
-            and type(each.partition) is int
+            isinstance(item, TopicPartition)
+            and isinstance(item.topic, str)
+            and type(item.partition) is int
         ):
-            raise TypeError(f"{each!r}: a TopicPartition expected, as TopicPartition('orders', 0)")
+            raise TypeError(f"{item!r}: a TopicPartition expected, as TopicPartition('orders', 0)")

@@ -43,11 +43,11 @@ def register(client: Measured, *, name: str | None = None, meter: Meter | None =
     to differ from the names of other open clients: else raises ConfigError. `meter` is by default
     the one named `kohort.client` of the global provider.
     """
-    used = get_meter("kohort.client") if meter is None else meter
-    found = _instruments.get(used)
-    if found is None:
-        found = _instruments[used] = _Instruments(used)
-    found.clients.add(client, name)
+    chosen_meter = get_meter("kohort.client") if meter is None else meter
+    instruments = _instruments.get(chosen_meter)
+    if instruments is None:
+        instruments = _instruments[chosen_meter] = _Instruments(chosen_meter)
+    instruments.clients.add(client, name)
 
 
 class _Instruments:
@@ -80,7 +80,7 @@ class _Instruments:
         return self._observed
 
     def _fresh(self) -> dict[str, list[Observation]]:
-        found: dict[str, list[Observation]] = {}
+        observations: dict[str, list[Observation]] = {}
         for client, metrics in self.clients.metrics():
             common = {
                 "client": client, "client_id": metrics.client_id, "group": group_of(metrics),
@@ -88,8 +88,8 @@ class _Instruments:
             for name, labels, value in samples(metrics):
                 attributes = common | dict(zip(FAMILIES[name].labels, labels, strict=True))
                 for observed, number in _numbers(name, value):
-                    found.setdefault(observed, []).append(Observation(number, attributes))
-        return found
+                    observations.setdefault(observed, []).append(Observation(number, attributes))
+        return observations
 
 
 def _numbers(name: str, value: float | Durations) -> Iterable[tuple[str, float]]:

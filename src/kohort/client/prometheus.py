@@ -66,12 +66,12 @@ class _ClientCollector(Collector):
         return [_empty(name, family) for name, family in FAMILIES.items()]
 
     def collect(self) -> Iterable[Metric]:
-        found = {name: _empty(name, family) for name, family in FAMILIES.items()}
+        families = {name: _empty(name, family) for name, family in FAMILIES.items()}
         for client, metrics in self.clients.metrics():
             common = client, metrics.client_id, group_of(metrics)
             for family, labels, value in samples(metrics):
-                _add(found[family], (*common, *labels), value)
-        return [metric for metric in found.values() if metric.samples]
+                _add(families[family], (*common, *labels), value)
+        return [metric for metric in families.values() if metric.samples]
 
 
 def _empty(name: str, family: Family) -> Metric:

@@ -58,14 +58,14 @@ class SchemaRegistry:
         `options` are confluent-kafka's of its SchemaRegistryClient. Raises ValueError for wrong
         ones, and SchemaRegistryError if packages are missing.
         """
-        given = {
+        settings = {
             "basic.auth.user.info": None if basic_auth is None else ":".join(basic_auth),
             "ssl.ca.location": ssl_cafile,
             "ssl.certificate.location": ssl_certfile,
             "ssl.key.location": ssl_keyfile,
             "ssl.key.password": ssl_password,
         }
-        config = {name: value for name, value in given.items() if value is not None}
+        config = {name: value for name, value in settings.items() if value is not None}
         limits = {"timeout": timeout_ms / 1000, "max.retries": 1, "retries.wait.ms": 200}
         self.url = re.sub(r"//[^/@]*@", "//", url)
         """Without credentials."""
@@ -162,30 +162,30 @@ class SchemaRegistry:
         config = {**_SUBJECT_NAMES, **(options or {})}
         return RegistryFunction(self, lambda: create(config))
 
-    def recent_failure(self, of: object) -> SchemaRegistryError | None:
+    def recent_failure(self, schema: object) -> SchemaRegistryError | None:
         """Why what needs the same schema could not ask for it a moment ago.
 
         A batch of many records does not wait for an unreachable registry once for each.
         """
-        until, error = self._failed.get(of, (0.0, None))
-        return error if asyncio.get_running_loop().time() < until else None
+        expires_at, error = self._failed.get(schema, (0.0, None))
+        return error if asyncio.get_running_loop().time() < expires_at else None
 
     def explained(
-        self, error: Exception, content: object, of: object
+        self, error: Exception, content: object, schema: object
     ) -> SchemaRegistryError | None:
         """The registry's address, and what to do; None for an error that is not about it."""
-        told = _advice(error, content)
-        if told is None:
+        advice = _advice(error, content)
+        if advice is None:
             return None
         status = getattr(error, "http_status_code", None)
         is_unknown = isinstance(content, bytes) and status in (None, 404)
         if is_unknown and not _is_unreachable(error):
-            return UnknownSchemaError(f"schema registry {self.url}: {told}")
-        explained = SchemaRegistryError(f"schema registry {self.url}: {told}")
+            return UnknownSchemaError(f"schema registry {self.url}: {advice}")
+        explained = SchemaRegistryError(f"schema registry {self.url}: {advice}")
         if _is_unreachable(error):
             if len(self._failed) >= _MAX_FAILED:
                 self._failed.clear()
-            self._failed[of] = asyncio.get_running_loop().time() + _PAUSE_S, explained
+            self._failed[schema] = asyncio.get_running_loop().time() + _PAUSE_S, explained
         return explained
 
 
@@ -217,29 +217,31 @@ class RegistryFunction:
 
 def _confluent(module: str, name: str) -> Any:
     try:
-        found = import_module(f"confluent_kafka.schema_registry.{module}".removesuffix("."))
+        module_of_name = import_module(
+            f"confluent_kafka.schema_registry.{module}".removesuffix(".")
+        )
     except ModuleNotFoundError as error:
         raise SchemaRegistryError(
             f"schema registries need {error.name}: pip install 'kohort[registry]'"
         ) from error
-    return getattr(found, name)
+    return getattr(module_of_name, name)
 
 
 def _is_unreachable(error: Exception) -> bool:
     """Whether no response came: an error of httpx, or of its successor httpx2."""
     return any(
-        each.__name__ == "TransportError" and each.__module__.startswith("httpx")
-        for each in type(error).__mro__
+        base.__name__ == "TransportError" and base.__module__.startswith("httpx")
+        for base in type(error).__mro__
     )
 
 
 def _advice(error: Exception, content: object) -> str | None:
     """What is wrong, and what to do; None for an error that is not about the registry."""
     if _is_unreachable(error):
-        told = f"unreachable ({type(error).__name__}: {error})"
+        text = f"unreachable ({type(error).__name__}: {error})"
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return f"{told}; set ssl_cafile to the certificate of its authority"
-        return f"{told}; check the url, and that the registry runs there"
+            return f"{text}; set ssl_cafile to the certificate of its authority"
+        return f"{text}; check the url, and that the registry runs there"
     if (status := getattr(error, "http_status_code", None)) is not None:
         return f"{error}; {_remedy(status, error)}"
     if isinstance(content, bytes) and (len(content) < 6 or content[0] > 1):

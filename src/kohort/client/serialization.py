@@ -79,10 +79,10 @@ class DeserializedRecord(Record[K, V]):
         return super().raw if self._raw is None else self._raw
 
 
-def _outcome(of: _T) -> _T:
-    if isinstance(of, DeserializationError):
-        raise fresh(of)
-    return of
+def _outcome(value: _T) -> _T:
+    if isinstance(value, DeserializationError):
+        raise fresh(value)
+    return value
 
 
 async def at_once(result: Awaitable[_T]) -> _T:
@@ -131,9 +131,9 @@ class Deserializers:
             key = await _deserialized(self._key, record, "key", key, wait)
         if self._value is not None:
             value = await _deserialized(self._value, record, "value", value, wait)
-        found = DeserializedRecord._make((*record[:5], key, value, *record[7:]))
-        found._raw = record
-        return found
+        deserialized = DeserializedRecord._make((*record[:5], key, value, *record[7:]))
+        deserialized._raw = record
+        return deserialized
 
 
 def serializers(key: Serializer[Any] | None, value: Serializer[Any] | None) -> Serializers | None:
@@ -204,7 +204,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # a function in C that does not tell
         return False
-    positional = [each for each in parameters if each.kind in _POSITIONAL]
-    required = [each for each in positional if each.default is each.empty]
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    required = [parameter for parameter in positional if parameter.default is parameter.empty]
     # confluent-kafka's have a default for theirs.
-    return len(required) > 1 or any(each.name == "ctx" for each in positional)
+    return len(required) > 1 or any(parameter.name == "ctx" for parameter in positional)

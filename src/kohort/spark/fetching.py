@@ -141,7 +141,7 @@ class _Fetch:
     async def _retried(self, cluster: Cluster, offset: int) -> FetchedRange:
         return await retrying(
             lambda: self._once(cluster, offset),
-            what=f"fetch of {self._tp} at offset {offset}",
+            operation=f"fetch of {self._tp} at offset {offset}",
             timeout_ms=self._options.poll_timeout_ms or cluster.config.default_api_timeout_ms,
             backoff=cluster.backoff(),
         )

@@ -120,7 +120,7 @@ class OffsetQueries:
 
         return await retrying(
             attempt,
-            what="metadata of the topics",
+            operation="metadata of the topics",
             timeout_ms=cluster.config.default_api_timeout_ms,
             backoff=cluster.backoff(),
         )

@@ -137,7 +137,7 @@ async def partition_count(cluster: Cluster, topic: str, timeout_ms: int) -> int:
 
     return await retrying(
         attempt,
-        what=f"partitions of topic {topic}",
+        operation=f"partitions of topic {topic}",
         timeout_ms=timeout_ms,
         backoff=cluster.backoff(),
         advice="check the topic's name, and that the brokers can be reached",

@@ -368,7 +368,7 @@ async def test_a_worker_that_returns_and_a_break_are_told_once(world):
     await app.assigned(4)
     await asyncio.sleep(60)
     (told,) = [event.detail for event in events if event.what == "idle"]
-    assert told.startswith("nothing works on orders-")
+    assert told.startswith("no task works on orders-")
     assert "call group.stop() before" in told
     await app.stop()
 

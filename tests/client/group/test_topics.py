@@ -130,7 +130,7 @@ async def test_a_cluster_that_does_not_answer_is_no_change(world):
     await asyncio.sleep(15)
     assert len(app.generations) == 1
     assert any(
-        event.what == "topics" and "could not be looked at" in event.detail for event in events
+        event.what == "topics" and "could not be checked" in event.detail for event in events
     )
     await app.stop()
 
@@ -322,7 +322,7 @@ def test_a_recreated_topic_is_told_until_it_is_not_held_any_more():
         return Metadata(topics={"orders": topic})
 
     def lost():
-        changes = watch.compare(metadata(8), subscribed=("orders",), held=held, is_leader=False)
+        changes = watch.compare(metadata(8), subscribed=("orders",), owned=held, is_leader=False)
         return changes.lost
 
     watch, held = TopicWatch(None), ORDERS[:2]

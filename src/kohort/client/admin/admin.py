@@ -231,7 +231,7 @@ class Admin(MethodHints):
         validate_partitions(partitions)
         existing = await self._with_leaders(partitions)
         starts = await self.list_offsets(dict.fromkeys(existing, EARLIEST), isolation=isolation)
-        # The end last: start <= end holds, whatever is deleted or appended in between.
+        # The end last, so that start <= end holds after deletions and appends in between.
         ends = await self.list_offsets(dict.fromkeys(existing, LATEST), isolation=isolation)
         return {
             partition: (start.offset, end.offset)

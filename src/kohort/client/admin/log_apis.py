@@ -43,7 +43,7 @@ async def delete_records(
         cluster,
         dict.fromkeys(before),
         send,
-        what="delete records",
+        operation="delete records",
         timeout_ms=timeout_ms,
         advice=may_be_made("list the first offsets"),
     )

@@ -176,8 +176,12 @@ def _partition_errors(
     }
     errors = list(errors_by_partition.values())
     codes = {error.code for error in errors if error is not None}
-    whole = errors[0] if errors and None not in errors and len(codes) == 1 else None
-    return errors_by_partition if whole is None or whole.code not in _GROUP_ERRORS else whole
+    group_error = errors[0] if errors and None not in errors and len(codes) == 1 else None
+    return (
+        errors_by_partition
+        if group_error is None or group_error.code not in _GROUP_ERRORS
+        else group_error
+    )
 
 
 _GROUP_ERRORS: Final = frozenset(

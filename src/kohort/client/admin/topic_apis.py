@@ -119,7 +119,7 @@ async def _change(
 
     await retrying(
         attempt,
-        what=f"topic {topic}",
+        operation=f"topic {topic}",
         timeout_ms=timeout_ms,
         backoff=cluster.backoff(),
         retriable=_is_retriable,

@@ -197,7 +197,7 @@ async def describe_producers(
         cluster,
         dict.fromkeys(partitions),
         send,
-        what="describe producers",
+        operation="describe producers",
         timeout_ms=timeout_ms,
     )
 
@@ -247,7 +247,7 @@ async def abort_transaction(
         cluster,
         {tp: None},
         send,
-        what=f"abort marker in {tp}",
+        operation=f"abort marker in {tp}",
         timeout_ms=timeout_ms,
         advice=may_be_made("describe the producers"),
     )

@@ -93,8 +93,8 @@ class Cluster:
     ) -> None:
         """Configured by a ClientConfig, or by its options: `Cluster(bootstrap="localhost:9092")`.
 
-        `connections` opens and keeps the connections (default: as `config` says). Raises
-        ConfigError, also for TLS files that cannot be used.
+        `connections` opens and keeps the connections (default: by `config`). Raises ConfigError,
+        also for unusable TLS files.
         """
         self.config = config = _config(config, options)
         config.security.context()  # raises ConfigError now, not at the first connection
@@ -152,7 +152,7 @@ class Cluster:
         requested = None if topics is None else tuple(dict.fromkeys(topics))
         return await retrying(
             lambda: self.request_metadata(requested, allow_auto_create=allow_auto_create),
-            what=f"metadata from {', '.join(map(format_address, self.config.servers))}",
+            operation=f"metadata from {', '.join(map(format_address, self.config.servers))}",
             timeout_ms=self.config.default_api_timeout_ms,
             backoff=self.backoff(),
             advice=_ADVICE,
@@ -208,7 +208,7 @@ class Cluster:
             return cached
         return await retrying(
             lambda: self.request_leader(tp),
-            what=f"leader of {tp}",
+            operation=f"leader of {tp}",
             timeout_ms=self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms,
             backoff=self.backoff(),
             advice="check that the topic exists and that its replicas are alive",
@@ -318,7 +318,7 @@ class Cluster:
         """
         return await retrying(
             lambda: self._connect_coordinator(group, purpose),
-            what=f"coordinator of group {group!r}",
+            operation=f"coordinator of group {group!r}",
             timeout_ms=self.config.default_api_timeout_ms,
             backoff=self.backoff(),
             advice="check that the brokers are up and that __consumer_offsets has leaders",

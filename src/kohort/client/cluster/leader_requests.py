@@ -30,14 +30,14 @@ async def send_to_leaders(
     kinds: Mapping[TopicPartition, K],
     send: LeaderRequest[K, T],
     *,
-    what: str,
+    operation: str,
     timeout_ms: int,
     advice: str = CHECK_BROKERS,
 ) -> dict[TopicPartition, T | KohortError]:
     """The result of every partition, or its error; partitions of one kind share requests.
 
     The error is KafkaError with the broker's code, GaveUpError after `timeout_ms` of attempts at
-    `what`, which ends with `advice`, or another KohortError that `send` raised.
+    `operation`, whose text ends with `advice`, or another KohortError that `send` raised.
     """
     outcomes: dict[TopicPartition, T | KohortError] = {}
 
@@ -54,7 +54,11 @@ async def send_to_leaders(
 
     try:
         await retrying(
-            attempt, what=what, timeout_ms=timeout_ms, backoff=cluster.backoff(), advice=advice
+            attempt,
+            operation=operation,
+            timeout_ms=timeout_ms,
+            backoff=cluster.backoff(),
+            advice=advice,
         )
     except GaveUpError as error:
         for tp in kinds:

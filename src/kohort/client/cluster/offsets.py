@@ -60,7 +60,7 @@ async def list_offsets(
         cluster,
         {tp: _MIN_VERSIONS.get(query, 1) for tp, query in queries.items()},
         send,
-        what="list offsets",
+        operation="list offsets",
         timeout_ms=cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms,
     )
 

@@ -51,7 +51,7 @@ class _Work(Generic[T]):
             self._ended.get()
 
     def result(self) -> T:
-        """Wait for the result. Raises what the work raised, and CancelledError."""
+        """Wait for the result. Raises the error of the work, and CancelledError."""
         try:
             self.wait()
             assert self._task is not None
@@ -80,7 +80,7 @@ class _Work(Generic[T]):
 
 
 class BackgroundLoop:
-    """A loop that runs until its process ends. Threads do not survive a fork, nor does it."""
+    """A loop that runs until its process ends. It does not survive a fork, as threads do not."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -100,7 +100,7 @@ class BackgroundLoop:
             )
 
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run `work` on the loop, beside the caller. Raises as `validate_process`."""
+        """Run `work` on the loop without waiting for it. Raises as `validate_process`."""
         try:
             self.validate_process()
         except KohortError:
@@ -109,20 +109,20 @@ class BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait for it; a caller that is interrupted cancels it.
+        """Run `work` on the loop and wait for it; an interrupt of the caller cancels it.
 
-        Raises what `work` raises, and KohortError on the loop's own thread or after a fork.
+        Raises the errors of `work`, and KohortError on the loop's own thread or after a fork.
         """
-        begun = self._prepared(work)
+        running = self._prepared(work)
         try:
-            begun.start()
-            return begun.result()
+            running.start()
+            return running.result()
         except BaseException:
-            if not begun.is_done:
-                begun.cancel()
+            if not running.is_done:
+                running.cancel()
             raise
         finally:
-            del begun  # it refers to the error, and the error to this frame
+            del running  # it refers to the error, and the error to this frame
 
     def run_to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """As `run`, but an interrupt is raised when `work` has ended, and its outcome is known.
@@ -130,15 +130,15 @@ class BackgroundLoop:
         `work` is cancelled at its present or next wait, and decides when it ends. The error with
         which it ended is the cause of the interrupt. A second interrupt is raised at once.
         """
-        begun = self._prepared(work)
+        running = self._prepared(work)
         try:
-            begun.start()
-            return begun.result()
+            running.start()
+            return running.result()
         except BaseException as error:
-            if not begun.is_done:
-                begun.cancel()
-                begun.wait()
-            failure = begun.exception()
+            if not running.is_done:
+                running.cancel()
+                running.wait()
+            failure = running.exception()
             try:
                 if failure is error or isinstance(failure, CancelledError):
                     raise
@@ -146,7 +146,7 @@ class BackgroundLoop:
             finally:
                 del failure
         finally:
-            del begun  # it refers to the error, and the error to this frame
+            del running  # it refers to the error, and the error to this frame
 
     def run_uncancelled(self, work: Coroutine[Any, Any, None]) -> None:
         """As `run_to_its_end`, for work that an interrupt does not cancel."""
@@ -174,7 +174,7 @@ class BackgroundLoop:
         self.loop.call_soon_threadsafe(self.loop.stop)
 
     async def wait(self, result: Awaitable[T]) -> T:
-        """Wait on the loop, while the caller's thread is blocked: this suspends nothing."""
+        """Wait on the loop while the caller's thread is blocked. The coroutine never suspends."""
 
         async def waiting() -> T:
             return await result
@@ -194,19 +194,19 @@ def run_here(work: Coroutine[Any, Any, T]) -> T:
 
 
 _loops: Final[dict[int, BackgroundLoop]] = {}
-"""By process. No lock: `setdefault` is atomic, and a fork would copy a lock as it is."""
+"""Loop of each process id. No lock: `setdefault` is atomic, and a fork could copy a held lock."""
 
 
 def background_loop() -> BackgroundLoop:
     """The loop of this process, which is started if it does not run yet."""
     pid = os.getpid()
-    found = _loops.get(pid)
-    if found is None:
+    loop = _loops.get(pid)
+    if loop is None:
         started = BackgroundLoop()
-        found = _loops.setdefault(pid, started)
-        if found is not started:  # another thread was faster
+        loop = _loops.setdefault(pid, started)
+        if loop is not started:  # another thread was faster
             started.stop()
-    return found
+    return loop
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -1,7 +1,7 @@
-"""Ends that a cancellation of the caller must not cut short: tasks and requests would stay behind.
+"""Cleanup that a cancellation of the caller must not interrupt: it would leave tasks and requests.
 
 asyncio cancels once. anyio cancels again in each turn of the loop until its scope is left, which
-would keep the loop busy; a shielded scope of anyio's holds that off.
+would keep the loop busy; a shielded scope of anyio prevents that.
 """
 
 import asyncio

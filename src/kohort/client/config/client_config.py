@@ -29,7 +29,7 @@ _DURATIONS: Final = {
 @checks_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Kafka's CommonClientConfigs. Raises ConfigError, whose text says what to do."""
+    """Kafka's CommonClientConfigs. Raises ConfigError, whose text has the remedy."""
 
     bootstrap: str | Sequence[str] = "localhost:9092"
     """`bootstrap.servers`: HOST:PORT, several with commas or as a sequence; all are tried."""
@@ -86,10 +86,10 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Address, ...]:
             "of them"
         )
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
-    found = dict.fromkeys(parse_address(part.strip()) for part in parts if part.strip())
-    if not found:
+    addresses = dict.fromkeys(parse_address(part.strip()) for part in parts if part.strip())
+    if not addresses:
         raise ConfigError("bootstrap names no server; give HOST:PORT, such as localhost:9092")
-    return tuple(found)
+    return tuple(addresses)
 
 
 def parse_address(text: str) -> Address:
@@ -142,7 +142,7 @@ def _are_texts(value: object) -> bool:
     return (
         isinstance(value, Collection)
         and not isinstance(value, Mapping)
-        and all(isinstance(each, str) for each in value)
+        and all(isinstance(item, str) for item in value)
     )
 
 

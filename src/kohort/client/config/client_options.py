@@ -44,5 +44,5 @@ def split_options(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that are fields of the dataclass `config_class`, and the others."""
     names = {field.name for field in fields(config_class)}
-    own = {name: value for name, value in options.items() if name in names}
-    return own, {name: value for name, value in options.items() if name not in names}
+    own_options = {name: value for name, value in options.items() if name in names}
+    return own_options, {name: value for name, value in options.items() if name not in names}

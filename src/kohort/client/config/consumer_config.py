@@ -16,7 +16,7 @@ from kohort.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """A consumer's configuration, sizes in bytes. Raises ConfigError, whose text says what to do.
+    """A consumer's configuration, sizes in bytes. Raises ConfigError, whose text has the remedy.
 
     The bounds of fetches are checked by `Fetcher`.
     """
@@ -24,11 +24,11 @@ class ConsumerConfig:
     group_id: str | None = None
     """Where offsets are committed; None: nowhere."""
     start_offset: StartOffset = "first"
-    """Where a partition starts without an offset, and continues at an offset that is gone.
+    """Start offset without a committed one, and new position if an offset is out of range.
 
-    `first`, `last` (also Kafka's `earliest`, `latest`), a timestamp in ms (at an offset that is
-    gone: `first`), or `none`: OffsetOutOfRangeError, and ConfigError of `assign`. Kafka's name of
-    the option is accepted too: `auto_offset_reset`.
+    `first`, `last` (also Kafka's `earliest`, `latest`), a timestamp in ms (out of range: `first`),
+    or `none`: OffsetOutOfRangeError, and ConfigError of `assign`. Kafka's name of the option is
+    accepted too: `auto_offset_reset`.
     """
     enable_auto_commit: bool = False
     auto_commit_interval_ms: int = 5_000

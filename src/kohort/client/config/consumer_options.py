@@ -10,7 +10,7 @@ from kohort.client.config.start_offset import StartOffset
 
 
 class ConsumerOptions(ReaderOptions, total=False):
-    """The fields of `ConsumerConfig`, and those of `ClientConfig`."""
+    """The fields of `ConsumerConfig` and `ClientConfig`."""
 
     group_id: str | None
     start_offset: StartOffset

@@ -49,7 +49,7 @@ class GroupEvent:
 @checks_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """A member's configuration. Raises ConfigError, whose text says what to do."""
+    """A member's configuration. Raises ConfigError, whose text has the remedy."""
 
     group_id: str
     topics: Sequence[str] = ()
@@ -88,13 +88,14 @@ class GroupConfig:
     heartbeat intervals.
     """
     rebalance_timeout_ms: int = 30_000
-    """How long the group waits for this member to join again, or to give up what it revoked."""
+    """How long the group waits for this member to rejoin, or to give up revoked partitions."""
     join_group_backoff_ms: int = 5_000
     """The longest pause before a failed join is tried again; the first pauses are shorter."""
     retry_timeout_ms: int = 120_000
     """How long the first join may fail with retriable errors before an error is raised.
 
-    A member that has joined goes on trying, and an `unavailable` event tells it at this interval.
+    After the first join the member retries without limit, with an `unavailable` event at this
+    interval.
     """
     drain_timeout_ms: int | None = None
     """How long work may continue after a revocation; None: two thirds of the rebalance timeout."""
@@ -115,7 +116,7 @@ class GroupConfig:
     leaves.
     """
     enable_auto_commit: bool = False
-    """`enable.auto.commit`: commit what the iteration over `records` has moved past."""
+    """`enable.auto.commit`: commit the records that the iteration over `records` has passed."""
     auto_commit_interval_ms: int = 5_000
     """`auto.commit.interval.ms`; also commits on revocation, and when the member leaves."""
     retention_ms: int = -1
@@ -167,7 +168,7 @@ class GroupConfig:
 
     @property
     def marked_commit_interval_ms(self) -> int:
-        """Interval of the commits that nobody waits for; 0: there are none."""
+        """Interval of commits without waiting; 0: every commit waits."""
         return self.commit_interval_ms or self.auto_commit_interval_ms * self.enable_auto_commit
 
     @property
@@ -248,7 +249,7 @@ class GroupConfig:
                 raise ConfigError(
                     f"drain_timeout_ms: {self.drain_timeout_ms} must be from 0 to "
                     f"{longest}: a heartbeat interval less "
-                    "than rebalance_timeout_ms, or the group goes on without this member "
+                    "than rebalance_timeout_ms, or the group continues without this member "
                     "while it drains"
                 )
 
@@ -280,7 +281,7 @@ def _check_assignors(assignors: Any) -> None:
     if isinstance(assignors, str):
         raise ConfigError(f"assignors: a list is needed; for the one, write [{assignors!r}]")
     is_list = isinstance(assignors, Collection) and not isinstance(assignors, Mapping)
-    if not is_list or not all(isinstance(each, str) or hasattr(each, "name") for each in assignors):
+    if not is_list or not all(isinstance(item, str) or hasattr(item, "name") for item in assignors):
         raise ConfigError(
             f"assignors is {assignors!r}; it has to be a list of names, such as 'range', or of "
             "assignors"

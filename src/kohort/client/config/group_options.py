@@ -13,7 +13,7 @@ from kohort.client.config.start_offset import StartOffset
 
 
 class GroupOptions(ReaderOptions, total=False):
-    """The fields of `GroupConfig`, and those of `ClientConfig`."""
+    """The fields of `GroupConfig` and `ClientConfig`."""
 
     instance_id: str | None
     rack: str | None

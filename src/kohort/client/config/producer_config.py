@@ -33,7 +33,7 @@ _MAX_CONNECTIONS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """A producer's configuration; sizes in bytes. Raises ConfigError, which says what to do."""
+    """A producer's configuration; sizes in bytes. Raises ConfigError, whose text has the remedy."""
 
     acks: Acks = "all"
     compression: str = "none"

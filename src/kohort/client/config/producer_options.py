@@ -8,7 +8,7 @@ from kohort.client.config.producer_config import Acks, Partitioner, PartitionerN
 
 
 class ProducerOptions(ConnectionOptions, total=False):
-    """The fields of `ProducerConfig`, and those of `ClientConfig`."""
+    """The fields of `ProducerConfig` and `ClientConfig`."""
 
     acks: Acks
     compression: str

@@ -1,6 +1,6 @@
-"""Where a reader of a partition begins, if there is no committed offset, or it is out of range.
+"""Start offset without a committed one, or if that is out of range: Kafka's `auto.offset.reset`.
 
-`auto.offset.reset` of Kafka. Its names `earliest` and `latest` are accepted beside those here.
+Kafka's names `earliest` and `latest` are accepted besides the names here.
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {
     "last": "latest",
     "none": "error",
 }
-"""How a Fetcher continues at an offset that is gone; under a timestamp at the first record."""
+"""How a Fetcher continues if an offset is out of range; for a timestamp at the first record."""
 _SYNONYMS: Final = {"earliest": "first", "latest": "last"}
 
 
-def plain_start_offset(given: object) -> Literal["first", "last", "none"] | int:
+def plain_start_offset(start: object) -> Literal["first", "last", "none"] | int:
     """`start_offset` without synonyms. Raises ConfigError."""
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**63:
-        return given
-    named = _SYNONYMS.get(given, given) if isinstance(given, str) else given
+    if isinstance(start, int) and not isinstance(start, bool) and 0 <= start < 2**63:
+        return start
+    named = _SYNONYMS.get(start, start) if isinstance(start, str) else start
     match named:
         case "first" | "last" | "none":
             return named
     raise ConfigError(
-        f"start_offset (auto_offset_reset): {given!r} is not first, last, none, earliest, latest, "
+        f"start_offset (auto_offset_reset): {start!r} is not first, last, none, earliest, latest, "
         "or a timestamp in ms since 1970"
     )

@@ -17,7 +17,7 @@ class BatchCursor(Generic[K, V]):
         self.batch: Batch[K, V] | None = None
         """The batch that was handed out last, whole or in part, or is deserialized."""
         self.position = 0
-        """In that batch: the offset behind what was handed out."""
+        """Offset after the last returned record of the batch."""
         self._records: Iterator[Record[K, V]] | None = None
         """The records that are left of it; None while it is not handed out one by one."""
 

@@ -72,8 +72,8 @@ class Consumer(MethodHints, Generic[K, V]):
 
         Deserializers are those of `kohort.client.serialization`.
         """
-        own, client_options = split_options(options, ConsumerConfig)
-        self.config = ConsumerConfig(**own)
+        own_options, client_options = split_options(options, ConsumerConfig)
+        self.config = ConsumerConfig(**own_options)
         self.cluster = open_cluster(cluster, client_options)
         self._owns_cluster = self.cluster is not cluster
         self._fetcher = Fetcher(
@@ -172,12 +172,12 @@ class Consumer(MethodHints, Generic[K, V]):
     async def assign(
         self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]
     ) -> None:
-        """Read exactly these partitions; a mapping gives the offset to start at.
+        """Read exactly these partitions; a mapping has their start offsets.
 
-        For a partition that is read already the offset is as of `seek`; without one it goes on.
-        A new one without an offset starts at the committed offset of `group_id`, else as
-        `start_offset` says. Raises KohortError, TypeError and ValueError, and then the assignment
-        is as before.
+        For an assigned partition an offset works as `seek`; without one its position stays. A new
+        partition without an offset starts at the committed offset of `group_id`, else by
+        `start_offset`. Raises KohortError, TypeError and ValueError, which leave the assignment
+        unchanged.
         """
         self._own_loop = own_loop(self._own_loop, "consumer")
         if not isinstance(partitions, Mapping):
@@ -259,12 +259,12 @@ class Consumer(MethodHints, Generic[K, V]):
             self.seek(tp, offset)
 
     async def seek_to_end(self, *tps: TopicPartition) -> None:
-        """Continue behind the last records, of all partitions if none is named."""
+        """Continue at the end of these partitions, by default of all."""
         for tp, offset in (await self.end_offsets(tps or self.assignment)).items():
             self.seek(tp, offset)
 
     def pause(self, *tps: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`. Raises NotAssignedError."""
+        """Return no records of these partitions until `resume`. Raises NotAssignedError."""
         for tp in tps:
             if self._cursor.is_within(tp):
                 self._hand_back()
@@ -292,16 +292,16 @@ class Consumer(MethodHints, Generic[K, V]):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition. Raises KohortError."""
-        found = await self._list(dict.fromkeys(partitions, EARLIEST))
-        return {tp: each.offset for tp, each in found.items()}
+        offsets = await self._list(dict.fromkeys(partitions, EARLIEST))
+        return {tp: offset.offset for tp, offset in offsets.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition. Raises KohortError.
+        """The end offset of each partition. Raises KohortError.
 
         Under read_committed it is the last stable offset.
         """
-        found = await self._list(dict.fromkeys(partitions, LATEST))
-        return {tp: each.offset for tp, each in found.items()}
+        offsets = await self._list(dict.fromkeys(partitions, LATEST))
+        return {tp: offset.offset for tp, offset in offsets.items()}
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -314,15 +314,15 @@ class Consumer(MethodHints, Generic[K, V]):
         for tp, time in times.items():
             if type(time) is not int or not 0 <= time < 1 << 63:
                 raise ValueError(f"{tp}: time {time!r} is not an int of ms since 1970")
-        found = await self._list(times)
-        return {tp: None if each.offset < 0 else each for tp, each in found.items()}
+        offsets = await self._list(times)
+        return {tp: None if offset.offset < 0 else offset for tp, offset in offsets.items()}
 
-    async def _list(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        validate_partitions(wanted)
-        if not wanted:
+    async def _list(self, queries: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        validate_partitions(queries)
+        if not queries:
             return {}
-        found = await list_offsets(self.cluster, wanted, self.config.isolation_level)
-        return {tp: unless_error(each) for tp, each in found.items()}
+        outcomes = await list_offsets(self.cluster, queries, self.config.isolation_level)
+        return {tp: unless_error(outcome) for tp, outcome in outcomes.items()}
 
     # Records
 
@@ -330,7 +330,7 @@ class Consumer(MethodHints, Generic[K, V]):
         return self
 
     async def __anext__(self) -> Record[K, V]:
-        """The next record. Raises the error of a partition, as `Fetcher`, and goes on after it."""
+        """The next record. Raises errors of partitions, as `Fetcher`; the next call continues."""
         while True:
             self._committer.finish()
             record = self._next_record()
@@ -344,8 +344,8 @@ class Consumer(MethodHints, Generic[K, V]):
     ) -> Batch[K, V] | None:
         """The next batch; None if none arrived in time. Raises as `__anext__`.
 
-        The rest of a batch whose records were handed out one by one comes as a batch. With
-        `before`, only of partitions whose position is before the offset given there, and None when
+        After single records of a batch, the remaining ones are returned as a batch. With `before`,
+        only partitions whose position is before the offset there are read, and None is returned if
         there is none; the batch may reach further.
         """
         self._committer.finish()
@@ -356,10 +356,10 @@ class Consumer(MethodHints, Generic[K, V]):
         return batch
 
     def read_to(self, ends: Mapping[TopicPartition, int]) -> AsyncIterator[Record[K, V]]:
-        """The records before these offsets, of these partitions; others wait.
+        """Iterate over the records before these offsets, of these partitions; others wait.
 
-        Ends when the position of each partition is there, also where the last offsets are
-        transaction markers, aborted or compacted. Records behind an end are left to later reads.
+        Ends when the position of each partition has reached its offset, also if the last offsets
+        are transaction markers, aborted or compacted. Later records are left to later reads.
         Raises NotAssignedError, ValueError, and as `__anext__`.
 
             async for record in consumer.read_to(await consumer.end_offsets(consumer.assignment)):
@@ -400,9 +400,9 @@ class Consumer(MethodHints, Generic[K, V]):
         return record
 
     def used(self, batch: Batch[K, V], offset: int) -> None:
-        """Tell that the application used only what is before `offset` of the batch it got last.
+        """Mark only the records before `offset` of the last batch as used.
 
-        `position` and `commit` go by it, and the next batch begins there.
+        `position` and `commit` use that offset, and the next batch begins there.
         """
         if batch is self._cursor.batch:
             self._hand_out(batch, offset)
@@ -412,8 +412,8 @@ class Consumer(MethodHints, Generic[K, V]):
     ) -> Batch[K, V] | None:
         if self._is_taking:
             raise KohortError(
-                "the consumer is read by another task already: each record goes to one reader "
-                "only. Read it in one task, and pass on what others need"
+                "another task already reads the consumer, and each record goes to one reader only. "
+                "Read it in one task, and pass records on to others"
             )
         self._is_taking = True
         try:
@@ -430,15 +430,15 @@ class Consumer(MethodHints, Generic[K, V]):
             if not self.assignment:
                 raise NotAssignedError("the consumer has no partitions: assign some first")
             try:
-                taken = await self._fetcher.next_any(max_wait_ms=max_wait_ms, before=before)
+                fetched = await self._fetcher.next_any(max_wait_ms=max_wait_ms, before=before)
             except TopicRecreatedError as error:
                 self._forget(error.topic_partition)
                 raise
-            batch = cast("Batch[K, V] | None", taken)
+            batch = cast("Batch[K, V] | None", fetched)
             self._cursor.open(batch)
-            if taken is None or self._deserializers is None:
+            if fetched is None or self._deserializers is None:
                 return batch
-            if await self._deserialize(taken, self._deserializers):
+            if await self._deserialize(fetched, self._deserializers):
                 return batch
 
     def _validate_open(self) -> None:
@@ -446,7 +446,7 @@ class Consumer(MethodHints, Generic[K, V]):
             raise ClientClosedError
 
     async def _deserialize(self, batch: Batch, deserializers: Deserializers) -> bool:
-        """Whether the batch is to be handed out; not if it was sought or paused meanwhile."""
+        """Whether the batch may be returned; False after a seek or pause of its partition."""
         try:
             await deserialize(batch, deserializers)
         except BaseException:
@@ -466,7 +466,7 @@ class Consumer(MethodHints, Generic[K, V]):
         try:
             record = cursor.next_record()
         except KohortError:
-            self._hand_back()  # the next call must not skip what cannot be read
+            self._hand_back()  # the next call must not skip the unreadable batch
             raise
         if record is not None:
             self._hand_out(batch, record.offset + 1)
@@ -481,20 +481,20 @@ class Consumer(MethodHints, Generic[K, V]):
         self._committer.hand_out(batch.topic_partition, position, batch.leader_epoch)
 
     def _hand_back(self) -> None:
-        """Have the fetcher hand out again what is left of the batch."""
+        """Have the fetcher return the remaining records of the batch again."""
         cursor = self._cursor
         if cursor.batch is not None and cursor.is_within(cursor.batch.topic_partition):
             self._fetcher.seek(cursor.batch.topic_partition, cursor.position)
         cursor.open(None)
 
     def _drop(self, tp: TopicPartition) -> None:
-        """Hand out nothing more of the partition's batch, and do not finish it."""
+        """Return no more records of the partition's batch, and do not finish it."""
         if self._cursor.batch is not None and self._cursor.batch.topic_partition == tp:
             self._cursor.open(None)
         self._committer.drop(tp)
 
     def _forget(self, tp: TopicPartition) -> None:
-        """Commit nothing more of what was read."""
+        """Commit no more records that were read."""
         self._drop(tp)
         self._committer.forget(tp)
 
@@ -527,19 +527,19 @@ class Consumer(MethodHints, Generic[K, V]):
     ) -> tuple[GroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
         """For `Transaction.commit_offsets`: the group, without a member, and the offsets to send.
 
-        Raises ConfigError without a group, ValueError for what is no offset.
+        Raises ConfigError without a group, ValueError for invalid offsets.
         """
         return self._committer.to_commit(offsets)
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
         """For `Transaction.commit_offsets`: the ids of the topics as they were read."""
-        known = self._topic_ids()
-        return {tp: known[tp] for tp in partitions if tp in known}
+        topic_ids = self._topic_ids()
+        return {tp: topic_ids[tp] for tp in partitions if tp in topic_ids}
 
     def _topic_ids(self) -> dict[TopicPartition, UUID]:
-        """The ids of the topics that were read, as far as they are known."""
-        found = {tp: self._fetcher.topic_id(tp) for tp in self.assignment}
-        return {tp: each for tp, each in found.items() if each is not None}
+        """The known ids of the topics that were read."""
+        topic_ids = {tp: self._fetcher.topic_id(tp) for tp in self.assignment}
+        return {tp: topic_id for tp, topic_id in topic_ids.items() if topic_id is not None}
 
 
 class _RecordsBefore(AsyncIterator[Record[K, V]]):

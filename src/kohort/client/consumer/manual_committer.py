@@ -1,7 +1,7 @@
 """Commits the offsets of a `Consumer`, which is no member of its group (Java's simple consumer).
 
-A record or batch is finished when the application asks for what follows it. Only what is finished
-is committed, by `commit_finished` and at the interval of auto-commit.
+A record or batch is finished when the application requests the next one. Only finished records are
+committed, by `commit_finished` and at the interval of auto-commit.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class ManualCommitter:
         self._finished: dict[TopicPartition, tuple[int, int]] = {}
         """Offset and leader epoch to commit. Plain tuples: each record makes one."""
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        """What the group is known to have, so that it is not sent twice."""
+        """Offsets that the group has, which are not sent again."""
         self._order = asyncio.Lock()
         """Commits are sent one after the other: the last one counts."""
         self._auto_commit: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class ManualCommitter:
         """Counters since the start; from any thread."""
         return CommitMetrics(requests=self._requests.snapshot(), partitions=self._partitions)
 
-    # What to commit
+    # Offsets to commit
 
     def hand_out(self, tp: TopicPartition, offset: int, leader_epoch: int) -> None:
         """The application has all records before `offset`."""
@@ -76,16 +76,16 @@ class ManualCommitter:
             self._in_work = None
 
     def drop(self, tp: TopicPartition) -> None:
-        """Never finish what was handed out of the partition last."""
+        """Do not finish the last returned records of the partition."""
         if self._in_work is not None and self._in_work[0] == tp:
             self._in_work = None
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Commit `offset` next, whatever was handed out."""
+        """Commit `offset` next, regardless of returned records."""
         self._finished[tp] = offset, -1
 
     def forget(self, tp: TopicPartition) -> None:
-        """Commit nothing of what was read of the partition."""
+        """Do not commit records that were read of the partition."""
         self.drop(tp)
         self._finished.pop(tp, None)
         self._committed.pop(tp, None)
@@ -102,8 +102,8 @@ class ManualCommitter:
         return {tp: offsets.get(tp) for tp in requested}
 
     async def commit_finished(self) -> None:
-        """Commit what is finished and not committed yet. Raises as `Consumer.commit`."""
-        async with self._order:  # the request in flight decides on what is new
+        """Commit finished records that are not committed yet. Raises as `Consumer.commit`."""
+        async with self._order:  # the request in flight determines which offsets are new
             finished = {
                 tp: OffsetAndMetadata(offset=offset, leader_epoch=leader_epoch)
                 for tp, (offset, leader_epoch) in self._finished.items()
@@ -116,8 +116,10 @@ class ManualCommitter:
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Commit these offsets, also if they are committed already. Raises as `Consumer.commit`."""
         validate_offsets(offsets)
-        new = {tp: committable(tp, given) for tp, given in offsets.items()}
-        topic_ids = self._topic_ids()  # of what was read; it may be assigned anew meanwhile
+        new = {tp: committable(tp, offset) for tp, offset in offsets.items()}
+        topic_ids = (
+            self._topic_ids()
+        )  # the topic ids of the read records: the partition may be reassigned meanwhile
         async with self._order:
             await self._send(new, topic_ids)
 
@@ -126,10 +128,10 @@ class ManualCommitter:
     ) -> tuple[GroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
         """The group, without a member, and the offsets for a transaction to commit.
 
-        Raises ConfigError without a group, ValueError for what is no offset.
+        Raises ConfigError without a group, ValueError for invalid offsets.
         """
         named = GroupMetadata(group_id=self.group).to_commit(offsets)
-        for tp in offsets:  # the transaction decides on what is committed last
+        for tp in offsets:  # the transaction determines the last committed offsets
             self._committed.pop(tp, None)
         return named
 
@@ -160,7 +162,7 @@ class ManualCommitter:
     # Auto-commit
 
     def start_auto_commit(self, interval_ms: int) -> None:
-        """Commit what is finished at this interval, until `close`. Idempotent."""
+        """Commit finished records at this interval, until `close`. Idempotent."""
         if self._auto_commit is None:
             self._auto_commit = asyncio.create_task(self._commit_regularly(interval_ms / 1000))
 

@@ -1,7 +1,7 @@
 """Fetches from one broker for one `Fetcher`: one request at a time, for all fetchable partitions.
 
 A request waits at the broker for `fetch_max_wait_ms` if there are no records, and its connection is
-busy meanwhile. A partition that becomes fetchable just then would wait for half a second. So each
+busy meanwhile. A partition that becomes fetchable then would wait for half a second. So each
 broker has two fetchers, each with its own connection and session. The second one is idle while the
 first has all partitions in flight, and fetches partitions that become fetchable meanwhile.
 """

@@ -309,7 +309,7 @@ class Fetcher:
 
         With `before`, only of partitions whose position is below their offset in `before`. None
         also if there is no such partition, or the last partition is removed meanwhile. Raises the
-        error of the partition whose turn it is.
+        error of the partition that waited longest.
         """
         partition = self._next_ready(before)
         if partition is None and max_wait_ms > 0:

@@ -58,7 +58,7 @@ class Budget:
 
 
 class FetchPartition:
-    """One partition. A negative offset stands for a ListOffsets query (EARLIEST, LATEST).
+    """One partition. A negative offset is a ListOffsets query (EARLIEST, LATEST).
 
     `on_change` is called when `pop_batch` may have a batch or an error.
     """
@@ -222,9 +222,9 @@ class FetchPartition:
         """Whether a follower is read instead of the leader (KIP-392)."""
         return self._replica is not None
 
-    def prefer_replica(self, node_id: int | None, until: float) -> None:
+    def prefer_replica(self, node_id: int | None, expires_at: float) -> None:
         """Fetch from this follower until that time of the loop's clock; None: from the leader."""
-        self._replica, self._replica_until = node_id, until
+        self._replica, self._replica_until = node_id, expires_at
 
     def is_replica_due(self, now: float) -> bool:
         """Whether to return to the leader, which may name another follower."""

@@ -47,22 +47,22 @@ async def check_topics(context: MemberContext) -> None:
     topics = (
         None if context.watch.has_pattern else {*context.subscription.topics, *context.watch.counts}
     )
-    held = context.fetched()
+    fetched = context.fetched()
     try:
         metadata = await context.cluster.metadata(topics)
     except KohortError as error:
-        context.events.emit_event("topics", f"could not be looked at: {error}")
+        context.events.emit_event("topics", f"could not be checked: {error}")
         return
     changes = context.watch.compare(
         metadata,
         subscribed=context.subscription.topics,
-        held=held,
+        owned=fetched,
         is_leader=context.membership.is_leader,
     )
     if changes.topics is not None:
         context.subscription.topics = changes.topics
     if changes.lost:
-        context.watch.forget({each.topic for each in changes.lost})
+        context.watch.forget({tp.topic for tp in changes.lost})
         context.events.emit_event("topics", changes.lost_because)
         context.member.dispatch(context.membership.lose, changes.lost, changes.lost_because)
     elif changes.rebalance:

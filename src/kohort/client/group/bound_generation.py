@@ -28,9 +28,9 @@ class BoundGeneration(Generation[K, V]):
         self._read_in = {} if read_in is None else read_in
 
     def with_others(self, read_in: Mapping[TopicPartition, Generation]) -> "BoundGeneration[K, V]":
-        """The same, which commits other partitions as their own handles do.
+        """This handle, which commits other partitions through their own handles.
 
-        Each then refuses what was read before its partition was lost.
+        Each handle refuses offsets that were read before its partition was lost.
         """
         return BoundGeneration(self._services, self._bound, read_in)
 

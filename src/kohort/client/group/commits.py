@@ -110,12 +110,12 @@ class OffsetCommitter:
     async def commit(self, offsets: Offsets) -> None:
         """Commit, and return when the coordinator has all offsets.
 
-        Raises GenerationEndedError if any of the partitions may not be committed any more,
+        Raises GenerationEndedError if one of the partitions may not be committed any more,
         `CommitError` for those that were refused or not committed in time.
         """
         for owned in offsets:
             validate_commits(owned)
-        waiters = {owned: self._want(owned, offset) for owned, offset in offsets.items()}
+        waiters = {owned: self._enqueue(owned, offset) for owned, offset in offsets.items()}
         if self._sender is None:
             self._sender = self._loop.create_task(self._send_all())
         outcomes = await asyncio.gather(*waiters.values())
@@ -127,27 +127,29 @@ class OffsetCommitter:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
 
-    def _want(self, owned: OwnedPartition, offset: OffsetAndMetadata) -> "asyncio.Future[_Outcome]":
+    def _enqueue(
+        self, owned: OwnedPartition, offset: OffsetAndMetadata
+    ) -> "asyncio.Future[_Outcome]":
         waiter: asyncio.Future[_Outcome] = self._loop.create_future()
-        until = self._loop.time() + self._timeout_ms / 1_000
-        wanted = self._pending.setdefault(owned, _PendingCommit(offset, until))
-        wanted.offset = offset
-        wanted.waiters.append(waiter)
+        deadline = self._loop.time() + self._timeout_ms / 1_000
+        pending = self._pending.setdefault(owned, _PendingCommit(offset, deadline))
+        pending.offset = offset
+        pending.waiters.append(waiter)
         return waiter
 
     async def _send_all(self) -> None:
-        wanted: dict[OwnedPartition, _PendingCommit] = {}
+        sending: dict[OwnedPartition, _PendingCommit] = {}
         ended = KohortError("the group was closed before the offsets were committed")
         try:
             while self._pending:
-                wanted, self._pending = self._pending, {}
-                again, error = await self._send(self._still_ours(wanted))
+                sending, self._pending = self._pending, {}
+                to_retry, error = await self._send(self._still_ours(sending))
                 if error is None:
                     self._backoff.reset()
                     continue
-                self._want_again(again)
-                what = f"committing {len(again)} offsets of group {self._config.group_id}"
-                await asyncio.sleep(self._backoff.after(error, what))
+                self._requeue(to_retry)
+                operation = f"committing {len(to_retry)} offsets of group {self._config.group_id}"
+                await asyncio.sleep(self._backoff.after(error, operation))
         except Exception as error:
             logger.exception("internal error in an offset commit")
             ended = KohortError(
@@ -156,41 +158,41 @@ class OffsetCommitter:
             )
         finally:
             self._sender = None
-            for each in (*wanted.values(), *self._pending.values()):
-                each.settle(ended)
+            for commit in (*sending.values(), *self._pending.values()):
+                commit.settle(ended)
             self._pending.clear()
 
     def _still_ours(
-        self, wanted: dict[OwnedPartition, _PendingCommit]
+        self, commits: dict[OwnedPartition, _PendingCommit]
     ) -> dict[OwnedPartition, _PendingCommit]:
-        for owned, each in wanted.items():
+        for owned, commit in commits.items():
             if not owned.ending.commits:
-                each.settle(_ended(owned))
-        return {owned: each for owned, each in wanted.items() if owned.ending.commits}
+                commit.settle(_ended(owned))
+        return {owned: commit for owned, commit in commits.items() if owned.ending.commits}
 
     async def _send(
-        self, wanted: dict[OwnedPartition, _PendingCommit]
+        self, commits: dict[OwnedPartition, _PendingCommit]
     ) -> tuple[dict[OwnedPartition, _PendingCommit], _Outcome]:
         """Send one request; returns the commits to send again, and the error of one of them."""
-        if not wanted:
+        if not commits:
             return {}, None
         identity = self._identity()
-        outcomes = await self._ask(wanted, identity)
-        again = {}
+        outcomes = await self._ask(commits, identity)
+        to_retry = {}
         error = None
-        for owned, each in wanted.items():
+        for owned, commit in commits.items():
             outcome = self._judged(owned, outcomes[owned.partition], identity)
-            if outcome is _AGAIN and self._loop.time() < each.until:
-                again[owned], error = each, outcomes[owned.partition]
+            if outcome is _AGAIN and self._loop.time() < commit.until:
+                to_retry[owned], error = commit, outcomes[owned.partition]
             else:
-                each.settle(outcomes[owned.partition] if outcome is _AGAIN else outcome)
+                commit.settle(outcomes[owned.partition] if outcome is _AGAIN else outcome)
                 self.committed += outcome is None
-        return again, error
+        return to_retry, error
 
     async def _ask(
-        self, wanted: dict[OwnedPartition, _PendingCommit], identity: Identity
+        self, commits: dict[OwnedPartition, _PendingCommit], identity: Identity
     ) -> dict[TopicPartition, _Outcome]:
-        offsets = {owned.partition: each.offset for owned, each in wanted.items()}
+        offsets = {owned.partition: commit.offset for owned, commit in commits.items()}
         self.requests += 1
         try:
             connection = await coordinator(self._cluster, self._config.group_id, PURPOSE)
@@ -212,7 +214,10 @@ class OffsetCommitter:
             self.counter.failures.count(code.name.upper())
         if any(moves_coordinator(code) for code in codes.values()):
             self._cluster.coordinator_moved(self._config.group_id)
-        return {each: _error(codes.get(each, ErrorCode.unknown_server_error)) for each in offsets}
+        return {
+            partition: _error(codes.get(partition, ErrorCode.unknown_server_error))
+            for partition in offsets
+        }
 
     def _judged(self, owned: OwnedPartition, outcome: _Outcome, identity: Identity) -> _Outcome:
         """`_AGAIN`, or the outcome for the callers."""
@@ -230,15 +235,15 @@ class OffsetCommitter:
             return _AGAIN if owned.ending.commits else _ended(owned)
         return _AGAIN if code is ErrorCode.rebalance_in_progress or is_retriable(code) else outcome
 
-    def _want_again(self, wanted: dict[OwnedPartition, _PendingCommit]) -> None:
-        for owned, each in wanted.items():
-            newer = self._pending.setdefault(owned, each)
-            if newer is not each:
-                newer.waiters += each.waiters
+    def _requeue(self, commits: dict[OwnedPartition, _PendingCommit]) -> None:
+        for owned, commit in commits.items():
+            newer = self._pending.setdefault(owned, commit)
+            if newer is not commit:
+                newer.waiters += commit.waiters
 
 
 def validate_commits(owned: OwnedPartition) -> None:
-    """Raises GenerationEndedError if nothing of this partition may be committed any more."""
+    """Raises GenerationEndedError if the partition may not be committed any more."""
     if not owned.ending.commits:
         raise _ended(owned)
 

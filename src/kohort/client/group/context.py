@@ -1,4 +1,4 @@
-"""What the parts of a running member share: its configuration, state and services.
+"""The configuration, state and services that the parts of a running member share.
 
 `GroupRun` creates the context and the parts, and hands the context to each. No part imports
 `GroupRun`.

@@ -1,4 +1,4 @@
-"""What one member of a group counts: its requests to the coordinator, and its rebalances."""
+"""Counters of one group member: requests to the coordinator, and rebalances."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,8 +1,8 @@
 """Ends a member's partitions and generations: drain the tasks, commit marked offsets, then report.
 
-The membership goes on (joins again, or leaves) only after its `drained`. While a drain runs, more
-partitions may have to end, or the same ones with a harder end. The running drain is then cancelled,
-and one drain of all that is left replaces it.
+The membership continues (rejoins, or leaves) only after its `drained`. While a drain runs, more
+partitions may have to end, or the same ones with a harder end. Then the running drain is cancelled,
+and replaced by one of all remaining partitions.
 """
 
 import asyncio
@@ -67,7 +67,11 @@ class Draining:
         owned_partitions = self._context.owned_partitions
         if end.partitions is None:
             return set(owned_partitions.values())
-        return {owned_partitions[each] for each in end.partitions if each in owned_partitions}
+        return {
+            owned_partitions[partition]
+            for partition in end.partitions
+            if partition in owned_partitions
+        }
 
     async def _drain(self, scopes: list[GenerationScope], seconds: float) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Reports what happens to a member to the log and to `on_event`."""
+"""Reports events of a member to the log and to `on_event`."""
 
 import logging
 from typing import Final
@@ -24,15 +24,15 @@ class EventReporter:
         self._config = config
         self._membership = membership
 
-    def emit_event(self, what: str, detail: str) -> None:
-        """Log an event, and call `on_event` with it; `what` is as in `GroupEvent`."""
+    def emit_event(self, kind: str, detail: str) -> None:
+        """Log an event, and call `on_event` with it; `kind` is as in `GroupEvent`."""
         name = self._config.group_id
-        level = logging.WARNING if what in WARNING_EVENTS else logging.INFO
-        logger.log(level, "%s: %s: %s", name, what, detail)
+        level = logging.WARNING if kind in WARNING_EVENTS else logging.INFO
+        logger.log(level, "%s: %s: %s", name, kind, detail)
         if self._config.on_event is None:
             return
         event = GroupEvent(
-            what=what,
+            what=kind,
             group_id=name,
             member_id=self._membership.member_id,
             generation=self._membership.generation,

@@ -1,14 +1,14 @@
-"""One transaction for the work on batches of a generation: what was sent, and their offsets.
+"""One transaction for the processing of batches of a generation: sent records and offsets.
 
 The coordinator of the group fences a member that has lost its partitions. It also refuses a member
 whose generation is about to be replaced, between the join and the sync of a cooperative rebalance.
 Both abort the transaction. The batches are then read again: here if the member keeps the partition,
 else by its next owner.
 
-The position follows the outcome, whatever raised it: behind the batches when they are committed,
-and before them when they are not, also if the transaction did not begin. While the outcome is
-unknown, the position is behind them, even if an earlier transaction of the batches was aborted, or
-a later one does not begin. The producer's next transaction settles the outcome first.
+The position follows the outcome: after the batches if they are committed, and before them if not,
+also if the transaction did not begin. While the outcome is unknown, the position is after them,
+even if an earlier transaction of the batches was aborted, or a later one does not begin. The
+producer's next transaction first resolves the outcome.
 """
 
 import asyncio
@@ -100,8 +100,8 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
         """`owned` has the partitions of the batches."""
         self.transaction = producer.transaction(wait=True)
         self._generation = generation
-        self._first = {each.topic_partition: each.first_offset for each in reversed(batches)}
-        self._following = {each.topic_partition: each.next_offset for each in batches}
+        self._first = {batch.topic_partition: batch.first_offset for batch in reversed(batches)}
+        self._following = {batch.topic_partition: batch.next_offset for batch in batches}
         self._cancellations = 0
         self._owned = owned
         self.transaction.commits_with(self._following, generation, self._move)
@@ -163,7 +163,7 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
             with suppress(GenerationEndedError, NotAssignedError):
                 if outcome is TransactionOutcome.ABORTED:
                     self._move_back(tp, owned)
-                else:  # also UNKNOWN: what may be committed is not read again
+                else:  # also UNKNOWN: records that may be committed are not read again
                     self._move_forward(tp, owned)
 
     def _move_back(self, tp: TopicPartition, owned: OwnedPartition) -> None:

@@ -17,9 +17,9 @@ to end (`generation.end`, `await generation.ending()`):
 
 A task that is started with a partition is bound to it. Under cooperative rebalancing a partition
 that stays is not interrupted. Its tasks run on into the next generation, where starting the
-partition's task again (or the one of the same name) starts nothing. The generation that such a
-task was given always stands for the present one: its `id` moves on, and it ends when the partition
-is taken away. So the loop above is right for eager and for cooperative members.
+partition's task again (or one of the same name) starts nothing. The generation that such a task
+received always represents the current one: its `id` changes, and it ends when the partition is
+revoked or lost. So the loop above is right for eager and for cooperative members.
 
 An exception in a task, or in the body, ends the generation: the other tasks are cancelled, and the
 exception leaves `async with` (of tasks as an ExceptionGroup, like asyncio.TaskGroup). The member
@@ -44,7 +44,7 @@ from kohort.types import TopicPartition
 
 Args = TypeVarTuple("Args")
 P = ParamSpec("P")
-"""Types of the arguments of a task, besides the generation."""
+"""Types of a task's arguments after the generation."""
 BoundWork: TypeAlias = Callable[
     Concatenate["Generation[Any, Any]", ...], Coroutine[Any, Any, object]
 ]
@@ -65,7 +65,7 @@ class GenerationServices(Protocol):
 
     @property
     def topic_ids(self) -> Mapping[str, UUID]:
-        """The ids of the topics at the assignment, of those that have one."""
+        """The ids of the topics at the time of the assignment; without topics that have none."""
         ...
 
     def stream(
@@ -89,7 +89,7 @@ class GenerationServices(Protocol):
     def task_failed(self, error: BaseException) -> None: ...
 
     def task_returned(self) -> None:
-        """A task returned, or the body was left: tell it if partitions stay without work."""
+        """A task returned, or the body was left: report partitions without a task."""
         ...
 
 
@@ -114,7 +114,7 @@ class Generation(ABC, Generic[K, V]):
         Raises GenerationEndedError if it is not in the assignment any more.
         """
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def id(self) -> int:
@@ -156,7 +156,7 @@ class Generation(ABC, Generic[K, V]):
 
     @property
     def end(self) -> End | None:
-        """How the generation ends, in a bound task its partition; None while it goes on."""
+        """How the generation ends, in a bound task the partition; None before that."""
         return self._ending.end
 
     async def ending(self) -> End:
@@ -169,11 +169,11 @@ class Generation(ABC, Generic[K, V]):
         return self._ending.end
 
     def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Committed offset when this member got the partition; None: nothing was committed."""
+        """Committed offset when this member got the partition; None without a commit."""
         return self._owned(partition).committed
 
     def start_offset(self, partition: TopicPartition) -> int:
-        """Offset where `records` begins: the committed one, else as `start_offset` says."""
+        """Start offset of `records`: the committed one, else by `start_offset`."""
         start = self._owned(partition).start
         assert start is not None
         return start
@@ -237,25 +237,25 @@ class Generation(ABC, Generic[K, V]):
         Returns when the coordinator has the offsets. With `commit_interval_ms` it returns at once,
         and they are sent with the next interval or on revocation; `wait` overrides this. Raises
         GenerationEndedError when a partition is no longer this member's, `CommitError` with the
-        errors by partition, and ValueError before anything is sent for what is no offset.
+        errors by partition, and ValueError for invalid offsets before anything is sent.
         """
-        named = {owned: owned.offset(given) for owned, given in self._held(offsets)}
+        named = {owned: owned.offset(offset) for owned, offset in self._held(offsets)}
         await self._services.commit(named, wait=wait)
 
     def exactly_once(
         self, producer: TransactionalProducer[T], *batches: Batch[K, V]
     ) -> ExactlyOnce[T]:
-        """A transaction for what is sent while the batches are processed, with their offsets.
+        """A transaction for the records sent while the batches are processed, with their offsets.
 
         Waits for the end of the producer's open transaction. Leaving the scope, or
         `transaction.commit()` inside it, commits the records that were sent inside and the offsets
         of the batches, or neither: after an exception, a cancellation, and when the partitions are
-        lost. If only the generation has moved on, leaving it raises nothing.
+        lost. If only the generation has changed, leaving it raises nothing.
 
-        `outcome` of the scope, or of its transaction, tells which. `records` yields the batches
-        again if they were not committed, whatever the reason. To pass over them, commit their
-        offsets, or `seek`. Raises as `Transaction` does, and KohortError for a batch that follows
-        one that is to be yielded again.
+        `outcome` of the scope, or of its transaction, has the result. `records` yields batches
+        again that were not committed. To skip them, commit their offsets, or `seek`. Raises as
+        `Transaction` does, and KohortError for a batch that follows one that is to be yielded
+        again.
         """
         owned = {tp: self._owned(tp) for tp in (batch.topic_partition for batch in batches)}
         return ExactlyOnce(self, producer, batches, owned)
@@ -265,11 +265,11 @@ class Generation(ABC, Generic[K, V]):
     ) -> tuple[GroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
         """For `Transaction.commit_offsets`: this member as of now, and the offsets to send.
 
-        Raises GenerationEndedError when a partition is no longer this member's, ValueError for what
-        is no offset.
+        Raises GenerationEndedError when a partition is no longer this member's, ValueError for
+        invalid offsets.
         """
-        held = self._held(offsets)
-        for owned, _ in held:
+        pairs = self._held(offsets)
+        for owned, _ in pairs:
             validate_commits(owned)
         epoch = self._services.member_epoch
         group = GroupMetadata(
@@ -278,12 +278,12 @@ class Generation(ABC, Generic[K, V]):
             member_id=self.member_id,
             instance_id=self._services.config.instance_id,
         )
-        return group, {owned.partition: owned.offset(given) for owned, given in held}
+        return group, {owned.partition: owned.offset(offset) for owned, offset in pairs}
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
         """For `Transaction.commit_offsets`: the ids of the topics that this member reads."""
-        known = self._services.topic_ids
-        return {tp: known[tp.topic] for tp in partitions if tp.topic in known}
+        topic_ids = self._services.topic_ids
+        return {tp: topic_ids[tp.topic] for tp in partitions if tp.topic in topic_ids}
 
     def position(self, partition: TopicPartition) -> int | None:
         """Offset of the next record that `records` yields; None until it is known."""
@@ -298,8 +298,8 @@ class Generation(ABC, Generic[K, V]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`, EARLIEST or LATEST: the next batch begins there.
 
-        Raises GenerationEndedError, also if the member lost the partition and has it again: others
-        may have processed what this generation read. Raises ValueError.
+        Raises GenerationEndedError, also if the member lost the partition and got it back: others
+        may have processed the records that this generation read. Raises ValueError.
         """
         owned = self._owned(partition)
         validate_commits(owned)
@@ -308,7 +308,7 @@ class Generation(ABC, Generic[K, V]):
         owned.aborted = None
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Fetch nothing of these partitions until `resume`; the member keeps them."""
+        """Stop fetching these partitions until `resume`; the member keeps them."""
         for partition in partitions:
             self._owned(partition)
             self._services.fetcher.pause(partition)
@@ -323,4 +323,4 @@ class Generation(ABC, Generic[K, V]):
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> list[tuple[OwnedPartition, int | OffsetAndMetadata]]:
         validate_offsets(offsets)
-        return [(self._owned(each), given) for each, given in offsets.items()]
+        return [(self._owned(partition), offset) for partition, offset in offsets.items()]

@@ -40,7 +40,7 @@ class GenerationScope(Generation[K, V]):
         self._parent: asyncio.Task[object] | None = None
         self._body_left = asyncio.Event()
         self._cancelled_body = False
-        self._told_idle = False
+        self._reported_idle = False
         self.waited_s = 0.0
         """How long the generation went on after its body was left."""
 
@@ -97,8 +97,12 @@ class GenerationScope(Generation[K, V]):
 
     def show(self, before: tuple[TopicPartition, ...]) -> None:
         """Set the differences from the generation with the assignment `before`, on hand-over."""
-        added = tuple(each for each in self.assignment if not self._owned_partitions[each].shown)
-        revoked = tuple(each for each in before if each not in set(self.assignment))
+        added = tuple(
+            partition
+            for partition in self.assignment
+            if not self._owned_partitions[partition].shown
+        )
+        revoked = tuple(partition for partition in before if partition not in set(self.assignment))
         self._granted = replace(self._granted, added=added, revoked=revoked)
         for owned in self._owned_partitions.values():
             owned.shown = True
@@ -110,17 +114,17 @@ class GenerationScope(Generation[K, V]):
             self._tasks.cancel()
 
     def idle(self) -> list[TopicPartition]:
-        """Partitions that no task works on after the body was left; told once, then empty."""
+        """Partitions without a task after the body was left; empty if they were reported before."""
         unsure = not self._body_left.is_set() or len(self._tasks) > 0
-        if unsure or self._told_idle or self._own_ending.end is not None:
+        if unsure or self._reported_idle or self._own_ending.end is not None:
             return []
-        found = [
-            each
-            for each, owned in self._owned_partitions.items()
+        idle = [
+            partition
+            for partition, owned in self._owned_partitions.items()
             if not len(owned.tasks) and owned.ending.end is None
         ]
-        self._told_idle = bool(found)
-        return found
+        self._reported_idle = bool(idle)
+        return idle
 
     def finish(self) -> None:
         """Let the scope be left: everything in it has ended."""
@@ -147,9 +151,9 @@ class GenerationScope(Generation[K, V]):
         """Wait for the body and the unbound tasks, at most `seconds`; then cancel them."""
         if self._parent is None:
             return
-        async with asyncio.TaskGroup() as both:
-            both.create_task(drain([self._tasks], seconds))
-            both.create_task(self._join_body(seconds))
+        async with asyncio.TaskGroup() as ending_tasks:
+            ending_tasks.create_task(drain([self._tasks], seconds))
+            ending_tasks.create_task(self._join_body(seconds))
 
     # --- the scope ---
 
@@ -164,8 +168,10 @@ class GenerationScope(Generation[K, V]):
         traceback: TracebackType | None,
     ) -> bool:
         self._body_left.set()
-        ours = isinstance(error, asyncio.CancelledError) and self._was_cancelled_here()
-        if error is not None and not ours:
+        is_own_cancellation = (
+            isinstance(error, asyncio.CancelledError) and self._was_cancelled_here()
+        )
+        if error is not None and not is_own_cancellation:
             self._services.abort(f"the application raised {error!r}")
         self._services.task_returned()
         loop = asyncio.get_running_loop()
@@ -173,7 +179,7 @@ class GenerationScope(Generation[K, V]):
         cancelled = await self._until_over()
         self.waited_s = loop.time() - began
         errors = self._services.take_errors()
-        if error is not None and not ours:
+        if error is not None and not is_own_cancellation:
             if errors and not isinstance(error, asyncio.CancelledError):
                 raise BaseExceptionGroup(f"errors in {self!r}", [error, *errors])
             return False
@@ -181,7 +187,7 @@ class GenerationScope(Generation[K, V]):
             raise BaseExceptionGroup(f"errors in tasks of {self!r}", errors)
         if cancelled is not None:
             raise fresh(cancelled)
-        return ours
+        return is_own_cancellation
 
     async def _until_over(self) -> asyncio.CancelledError | None:
         cancelled: asyncio.CancelledError | None = None

@@ -45,13 +45,15 @@ class GenerationSetup:
     async def _set_up(self, generation: GenerationScope, grant: Grant) -> None:
         context = self._context
         await retry_until_success(
-            context, lambda: self._remember_topics(grant), what=f"metadata of group {context.name}"
+            context,
+            lambda: self._remember_topics(grant),
+            operation=f"metadata of group {context.name}",
         )
         self._report_missing()
         await retry_until_success(
             context,
             self._find_start_offsets,
-            what=f"start offsets of generation {grant.generation} of group {context.name}",
+            operation=f"start offsets of generation {grant.generation} of group {context.name}",
             advice="check that the partitions have leaders; a partition in an open transaction "
             "waits for its end",
         )
@@ -68,7 +70,9 @@ class GenerationSetup:
         The leader has requested it already, before it computed the assignment.
         """
         context = self._context
-        topics = set(context.subscription.topics) | {each.topic for each in grant.assignment}
+        topics = set(context.subscription.topics) | {
+            partition.topic for partition in grant.assignment
+        }
         if grant.is_leader:
             topics |= context.subscription.topics_of(grant.members)
         if grant.is_leader and context.watch.knows(topics):

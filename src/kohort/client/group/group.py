@@ -84,9 +84,9 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         Deserializers are those of `kohort.client.serialization`. They run before a batch is handed
         out, are cancelled when its partition is revoked, and count for `max_poll_interval_ms`.
         """
-        own, client_options = split_options(options, GroupConfig)
+        own_options, client_options = split_options(options, GroupConfig)
         self.config = GroupConfig(
-            group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **own
+            group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **own_options
         )
         self._cluster = open_cluster(cluster, client_options)
         self._owns_cluster = self._cluster is not cluster
@@ -168,7 +168,8 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         """Drain, commit, leave the group, and close all connections. Idempotent.
 
         Tasks and scopes of a generation call `stop` instead: `close` waits for them to end, and
-        raises KohortError there. Cancelled, it cancels what drains, and leaves all the same.
+        raises KohortError there. If it is cancelled, it cancels draining tasks, and still leaves
+        the group.
         """
         if self._run is None:
             await self._opened.aclose()
@@ -192,13 +193,13 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         """Subscribe to exactly these topics from now on: the group rebalances.
 
         Under cooperative rebalancing the partitions of topics that stay are not interrupted. Raises
-        ConfigError for what are no names, and for a group with a pattern.
+        ConfigError for invalid names, and for a group with a pattern.
         """
         if self.config.pattern is not None:
             raise ConfigError("subscribe: the group has a pattern, which decides on its topics")
-        wanted = tuple(dict.fromkeys(_validated(topics)))
-        replace(self.config, topics=wanted)
-        self._running.subscribe(wanted)
+        names = tuple(dict.fromkeys(_validated(topics)))
+        replace(self.config, topics=names)
+        self._running.subscribe(names)
 
     # --- generations ---
 
@@ -232,11 +233,11 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     def records(self) -> AsyncIterator[Record[K, V]]:
         """The records of all partitions one by one, with at-least-once commits, for scripts.
 
-        In place of the loop over generations. A record is finished when the next one is requested.
-        Offsets of finished records are committed every `commit_interval_ms` (if it is 0:
+        Used instead of the loop over generations. A record is finished when the next one is
+        requested. Offsets of finished records are committed every `commit_interval_ms` (if it is 0:
         `auto_commit_interval_ms`), when a partition is revoked, and when the member leaves. A
-        partition is given up behind the record in work. Ends after `stop`. Raises GroupError, and
-        an ExceptionGroup with the errors of partitions.
+        partition is given up after the record in work. Ends after `stop`. Raises GroupError, and an
+        ExceptionGroup with the errors of partitions.
 
             async for record in group.records():
         """

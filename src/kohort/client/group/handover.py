@@ -14,7 +14,7 @@ _WARN_AFTER_S: Final = 1.0
 
 
 class Handover:
-    """What the application gets of one member: generations, errors of tasks, the end."""
+    """Passes generations, errors of tasks, and the end of a member to the application."""
 
     def __init__(self, context: MemberContext) -> None:
         self._context = context
@@ -86,8 +86,8 @@ class Handover:
         if self.failure is None and not self.left.is_set():
             context = self._context
             self.failure = error
-            what = "stuck" if isinstance(error, StuckError) else "lost"
-            context.events.emit_event(what, str(error))
+            kind = "stuck" if isinstance(error, StuckError) else "lost"
+            context.events.emit_event(kind, str(error))
             context.member.dispatch(context.membership.leave, str(error), drain=False)
             self._changed.set()
 
@@ -122,7 +122,7 @@ class Handover:
         if idle:
             self._context.events.emit_event(
                 "idle",
-                f"nothing works on {join_names(map(str, idle))}, which this member keeps until the "
+                f"no task works on {join_names(map(str, idle))}, which this member keeps until the "
                 "generation ends: a worker goes on until generation.records ends; to finish, also "
                 "by break or return, call group.stop() before",
             )

@@ -34,18 +34,18 @@ class MarkedCommits:
         self._marked.update(offsets)
 
     def forget(self, owned_partitions: Iterable[OwnedPartition]) -> None:
-        """Drop the marked offsets of these partitions: newer or none are to be committed."""
+        """Drop the marked offsets of these partitions: newer ones, or none, will be committed."""
         for owned in owned_partitions:
             self._marked.pop(owned, None)
             self._under_way.pop(owned, None)
 
     def concern(self, owned_partitions: Iterable[OwnedPartition]) -> bool:
         """Whether an offset of these partitions has to arrive before they go to another member."""
-        wanted = self._marked.keys() | self._under_way.keys()
-        return any(owned in wanted and owned.ending.commits for owned in owned_partitions)
+        unsent = self._marked.keys() | self._under_way.keys()
+        return any(owned in unsent and owned.ending.commits for owned in owned_partitions)
 
     async def commit(self) -> None:
-        """Send the marked offsets. Raises KohortError, and keeps those that were not committed."""
+        """Send the marked offsets. Keeps offsets that were not committed. Raises KohortError."""
         async with self._committing:
             marked, self._marked = self._marked, {}
             self._under_way = {

@@ -2,8 +2,8 @@
 
 Each request is a task of its own on the connection of its purpose. So neither the application nor a
 parked join delays a heartbeat. Actions for the application (`Start`, `EndPartitions`, …) go to
-`Application`, synchronously and in order. Events that the application causes in turn are handled
-after the present one.
+`Application`, synchronously and in order. Events that the application causes meanwhile are handled
+after the current one.
 """
 
 import asyncio
@@ -203,7 +203,7 @@ class GroupMember:
             self.counters.failed(send.request, error)
             self._failed(send, error)
         except asyncio.CancelledError:
-            # Counts only for a request that is still awaited: somebody else cancelled it then.
+            # Only if the request is still awaited: then another party cancelled it.
             self.dispatch(self.membership.failed, number, "the request was cancelled", sent=False)
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What a member does for its generations: streams of batches, commits, errors of tasks."""
+"""Services of a member for its generations: streams of batches, commits, errors of tasks."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -65,7 +65,7 @@ class MemberServices:
             self._context.marked.mark(offsets)
 
     def _mark_position(self, owned: OwnedPartition) -> None:
-        """The application asked for what follows the batch: with auto-commit it is committed."""
+        """The application has finished the batch; with auto-commit, commit it."""
         if self.config.enable_auto_commit and owned.ending.commits:
             position = self.fetcher.position(owned.partition)
             if position is not None:
@@ -74,7 +74,7 @@ class MemberServices:
     def _lose_topic(self, owned: OwnedPartition, error: KohortError) -> None:
         """The fetcher found before the topic check that the topic was deleted or recreated.
 
-        Its other partitions are lost at once, too: a task may be about to commit what it read.
+        Its other partitions are lost at once, too: a task may be about to commit their records.
         """
         context, topic = self._context, owned.partition.topic
         lost = tuple(

@@ -1,4 +1,4 @@
-"""The tasks of a member besides those of its generations: they run until the group is closed."""
+"""The tasks of a member, apart from its generations. They run until the group is closed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -21,7 +21,7 @@ async def negotiated(cluster: Cluster, config: GroupConfig) -> GroupConfig:
         return config
     connection = await retrying(
         cluster.any_connection,
-        what=f"the protocol of group {config.group_id}",
+        operation=f"the protocol of group {config.group_id}",
         timeout_ms=config.retry_timeout_ms,
         backoff=cluster.backoff(),
         advice="check that the brokers run and can be reached from here",

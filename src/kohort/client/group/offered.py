@@ -27,11 +27,11 @@ class OfferedBatch:
         self.batch = batch
         self.finished = asyncio.Event()
         self.position = batch.first_offset
-        """Behind the records that are finished, for the worker to commit."""
+        """Offset after the finished records, for the worker to commit."""
         self.is_ending = False
-        """Whether the partition waits to be given up: no further record is to be handed out."""
+        """The partition waits to be given up: no further record is returned."""
         self.is_sought = False
-        """Whether another offset was sought meanwhile."""
+        """Whether the application called `seek` meanwhile."""
         self.is_abandoned = False
         self._fate: dict[None, str] = {}
         """Taken or withdrawn, whichever came first. No lock: an interrupt might leave it locked."""
@@ -116,7 +116,7 @@ class OfferedBatches:
     def seek(
         self, generation: Generation[Any, Any], partition: TopicPartition, offset: int
     ) -> None:
-        """Continue at `offset`; what is left of the batch in work is not handed out."""
+        """Continue at `offset`; drop the remaining records of the batch in work."""
         generation.seek(partition, offset)
         offered = self._offered.get(partition)
         if offered is not None:
@@ -138,7 +138,7 @@ class OfferedBatches:
 
 
 class _Commits:
-    """What was committed of one partition's finished records."""
+    """Committed offset of one partition's finished records."""
 
     def __init__(
         self, generation: Generation[Any, Any], partition: TopicPartition, interval_s: float
@@ -158,7 +158,7 @@ class _Commits:
             await self.flush()
 
     async def flush(self) -> None:
-        """Commit what is not committed yet, unless others have the partition."""
+        """Commit finished records, unless the partition was lost."""
         if self._position is None or self._position == self._committed:
             return
         position, self._at = self._position, asyncio.get_running_loop().time()

@@ -131,10 +131,10 @@ def _fetched(
     _raise_for(getattr(group, "error_code", ErrorCode.none), "OffsetFetch")
     committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in group.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic_name(topic, names), each.partition_index)
-            _raise_for(each.error_code, f"OffsetFetch of {partition}")
-            committed[partition] = fetched_offset(each)
+        for response_partition in topic.partitions:
+            partition = TopicPartition(topic_name(topic, names), response_partition.partition_index)
+            _raise_for(response_partition.error_code, f"OffsetFetch of {partition}")
+            committed[partition] = fetched_offset(response_partition)
     return committed
 
 
@@ -143,7 +143,11 @@ def _version(
 ) -> int | None:
     if config.retention_ms >= 0:
         return RETENTION_UNTIL
-    return None if all(topic_ids.get(each.topic) for each in offsets) else MAX_VERSION_BY_NAME
+    return (
+        None
+        if all(topic_ids.get(partition.topic) for partition in offsets)
+        else MAX_VERSION_BY_NAME
+    )
 
 
 def _min_version(config: GroupConfig) -> int:
@@ -162,6 +166,6 @@ def _ids(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> dict[Topi
     return {tp: topic_ids[tp.topic] for tp in partitions if tp.topic in topic_ids}
 
 
-def _raise_for(code: ErrorCode, what: str) -> None:
+def _raise_for(code: ErrorCode, subject: str) -> None:
     if code is not ErrorCode.none:
-        raise KafkaError(code, what)
+        raise KafkaError(code, subject)

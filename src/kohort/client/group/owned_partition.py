@@ -27,7 +27,7 @@ class Ending:
         self.cause = ""
         self.began = asyncio.Event()
         self.over = asyncio.Event()
-        """Set when it is drained and joined: nothing is committed any more."""
+        """Set after drain and join: nothing is committed any more."""
 
     def begin(self, end: End, cause: str) -> None:
         """Begin to end; a second end counts only if it is a loss."""
@@ -42,9 +42,9 @@ class Ending:
 
 
 class Tasks:
-    """Tasks that end together, by names that need not differ.
+    """Tasks that end together. Names may repeat.
 
-    An error of a task goes to `on_error`, once. `on_return` is called when one returned.
+    `on_error` gets the error of a task once. `on_return` is called when a task has returned.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Tasks:
             for f in stack
         ]
 
-    def cancel(self, *, again: bool = False) -> None:
-        """Cancel the tasks; those that are cancelled already only if `again`."""
+    def cancel(self, *, repeat: bool = False) -> None:
+        """Cancel the tasks; with `repeat` also those that are already being cancelled."""
         for task in self._tasks:
-            if again or not task.cancelling():
+            if repeat or not task.cancelling():
                 task.cancel()
 
     def waits(self) -> Iterable[asyncio.Task[object]]:
@@ -120,7 +120,7 @@ class OwnedPartition:
         self.ending = Ending()
         self.tasks = Tasks(on_error, on_return)
         self.adoptable: set[str] = set()
-        """Tasks that run on from the generation before; starting one again starts nothing."""
+        """Tasks that continue from the previous generation. Starting one again has no effect."""
         self.reader: tuple[asyncio.Task[Any] | None, object] = (None, None)
         """The task that reads the partition, and the identity of its stream."""
         self.pending: PendingBatch | None = None
@@ -155,14 +155,14 @@ class OwnedPartition:
             return 0
         return self.pending.batch.next_offset - self.pending.batch.first_offset
 
-    def offset(self, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    def offset(self, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
         """The offset to commit: an int with the partition's metadata, and with the leader epoch if
         it ends the batch handed out last.
 
-        Raises ValueError for what no broker can store.
+        Raises ValueError for an offset that no broker can store.
         """
-        to_commit = committable(self.partition, given)
-        if isinstance(given, OffsetAndMetadata):
+        to_commit = committable(self.partition, offset)
+        if isinstance(offset, OffsetAndMetadata):
             return to_commit
         epoch = self.last_epoch if to_commit.offset == self.last_offset else to_commit.leader_epoch
         return replace(to_commit, leader_epoch=epoch, metadata=self.metadata)
@@ -177,11 +177,11 @@ async def drain(tasks: Iterable[Tasks], seconds: float) -> None:
     groups = list(tasks)
     if seconds > 0 and (waits := [task for group in groups for task in group.waits()]):
         await asyncio.wait(waits, timeout=seconds)
-    again = False
+    repeat = False
     while waits := [task for group in groups for task in group.waits()]:
         for group in groups:
-            group.cancel(again=again)
-        again = True
+            group.cancel(repeat=repeat)
+        repeat = True
         # A task that swallows its cancellation is cancelled again: the partition must have no other
         # owner before the task ends.
         await asyncio.wait(waits, timeout=CANCEL_INTERVAL_S)

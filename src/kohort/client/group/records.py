@@ -1,4 +1,4 @@
-"""Iterates over the records of all partitions of a member, and commits what is finished.
+"""Iterates over the records of all partitions of a member, and commits finished records.
 
 A record is finished when the next one is requested. So each is processed at least once: offsets are
 committed at an interval, when a partition is given up, and when the member leaves.
@@ -28,10 +28,10 @@ class RecordCursor(Generic[K, V]):
         self._handed_out = None
 
     def next(self) -> Record[K, V] | None:
-        """The next record, which finishes the one before; None: the batch is finished.
+        """The next record, which finishes the previous one; None: the batch is finished.
 
-        The rest of a batch is not handed out once its partition ends, or was sought. Raises
-        KohortError for a batch that cannot be read, each time: what follows must not be committed.
+        When the partition ends, or after a seek, no more records of the batch are returned. Raises
+        KohortError at each call for an unreadable batch: later offsets must not be committed.
         """
         if self._failure is not None:
             raise fresh(self._failure)
@@ -90,7 +90,7 @@ class GroupRecords(AsyncIterator[Record[K, V]]):
                 self._cursor.begin(offered)
 
     async def close(self) -> None:
-        """Leave the group, and commit what is finished; the record in work is not."""
+        """Commit finished records, without the one in work, and leave the group."""
         self._group.stop("the application closes")
         if self._in_work is not None:
             self._in_work.is_abandoned = True
@@ -112,9 +112,9 @@ class GroupRecords(AsyncIterator[Record[K, V]]):
 class BlockingRecords(Generic[K, V]):
     """`records` of the blocking group; no generator, which an interrupt would end."""
 
-    def __init__(self, take: Callable[[RecordCursor[K, V]], None]) -> None:
-        """`take` waits for the next batch, and begins it; it raises StopIteration at the end."""
-        self._take = take
+    def __init__(self, take_next: Callable[[RecordCursor[K, V]], None]) -> None:
+        """`take_next` waits for the next batch and begins it; StopIteration at the end."""
+        self._take = take_next
         self._cursor: RecordCursor[K, V] = RecordCursor()
 
     def __iter__(self) -> Iterator[Record[K, V]]:

@@ -53,7 +53,7 @@ _OF_MEMBERS: Final = (
     *("join_group", "sync_group", "heartbeat", "metadata", "offset_fetch", "list_offsets"),
     *("offset_for_leader_epoch", "fetch", "offset_commit", "leave_group"),
 )
-"""What a member will ask."""
+"""The requests of a member."""
 
 PURPOSES: Final[Mapping[type[Any], str]] = {
     JoinGroup: "join",
@@ -98,7 +98,7 @@ async def ask(
 
 
 async def _preload(connection: Connection) -> None:
-    """Load what a generation takes: while this member joins, the others wait for it."""
+    """Import the modules of a generation early: while this member joins, the others wait."""
     await connection.preload(*_OF_MEMBERS)
     await connection.preload("offset_fetch", "offset_commit", max_version=MAX_VERSION_BY_NAME)
     decode_subscription(encode_subscription(Subscription(topics=())))
@@ -183,13 +183,18 @@ async def _leave(
         "reason": request.reason,
     }
     several = (connection.version("leave_group") or 0) >= SEVERAL_LEAVE_SINCE
-    who: Mapping[str, Any] = {"members": [member]} if several else {"member_id": request.member_id}
+    leaving: Mapping[str, Any] = (
+        {"members": [member]} if several else {"member_id": request.member_id}
+    )
     response = await connection.send(
-        "leave_group", timeout_ms=timeout_ms, group_id=config.group_id, **who
+        "leave_group", timeout_ms=timeout_ms, group_id=config.group_id, **leaving
     )
     error = response.error_code
     if error is ErrorCode.none:
-        error = next((each.error_code for each in getattr(response, "members", ())), error)
+        error = next(
+            (member_response.error_code for member_response in getattr(response, "members", ())),
+            error,
+        )
     return PlainResponse(error=error)
 
 
@@ -229,7 +234,9 @@ def _by_topic_id(owned: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
     topics: dict[UUID, list[int]] = {}
     for topic_id, partition in sorted(owned):
         topics.setdefault(topic_id, []).append(partition)
-    return [{"topic_id": each, "partitions": partitions} for each, partitions in topics.items()]
+    return [
+        {"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()
+    ]
 
 
 def _partitions(topics: Iterable[Any]) -> frozenset[TopicIdPartition]:

@@ -17,7 +17,7 @@ async def retry_until_success(
     context: MemberContext,
     attempt: Callable[[], Awaitable[T]],
     *,
-    what: str,
+    operation: str,
     advice: str = "check that the brokers are up and can be reached from here",
 ) -> T:
     """Attempt until one succeeds; an `unavailable` event follows each `retry_timeout_ms`.
@@ -29,10 +29,10 @@ async def retry_until_success(
         try:
             return await retrying(
                 attempt,
-                what=what,
+                operation=operation,
                 timeout_ms=context.config.retry_timeout_ms,
                 backoff=backoff,
-                advice=f"it goes on being tried; {advice}",
+                advice=f"retrying; {advice}",
                 retriable=_is_retriable,
             )
         except GaveUpError as error:

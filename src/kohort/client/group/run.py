@@ -176,7 +176,7 @@ class GroupRun:
         names = await retry_until_success(
             self.context,
             lambda: self.context.cluster.topic_names(topic_ids),
-            what=f"names of {len(topic_ids)} topics of group {self.context.name}",
+            operation=f"names of {len(topic_ids)} topics of group {self.context.name}",
         )
         assert isinstance(self.membership, ConsumerMembership)
         self.member.dispatch(self.membership.resolved, names)
@@ -186,7 +186,7 @@ class GroupRun:
             assignments = await retry_until_success(
                 self.context,
                 lambda: assignment_for(self.context, assign),
-                what=f"metadata for the assignment of generation {assign.generation}",
+                operation=f"metadata for the assignment of generation {assign.generation}",
             )
         except Exception as error:
             failure = GroupError(
@@ -269,5 +269,5 @@ def _membership(
 
 def _described(grant: Grant) -> str:
     leads = ", leads" if grant.is_leader else ""
-    by = f" by {grant.protocol}" if grant.protocol else ""
-    return f"{grant.generation} with {len(grant.assignment)} partitions{by}{leads}"
+    assignor = f" by {grant.protocol}" if grant.protocol else ""
+    return f"{grant.generation} with {len(grant.assignment)} partitions{assignor}{leads}"

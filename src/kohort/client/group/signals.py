@@ -1,9 +1,9 @@
 """Signals that stop groups: every group of the process, and handlers that were there before.
 
 One handler for each signal passes it on to all that listen, and then to the handler that it
-replaced: a web server's, or the application's. The first signal puts the earlier handlers back, and
-so does the last group that is closed. What only ends the process is not called: the default action
-of the signal, Python's KeyboardInterrupt, and the cancellation by `asyncio.run`.
+replaced: a web server's, or the application's. The first signal restores the earlier handlers, and
+so does closing the last group. Handlers that only end the process are not called: the default
+action of the signal, Python's KeyboardInterrupt, and the cancellation by `asyncio.run`.
 """
 
 import signal
@@ -15,7 +15,7 @@ from typing import Any, Final
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _listeners: Final[dict[int, dict[object, Callable[[], None]]]] = {}
-"""By signal and token: what to call, from the signal handler."""
+"""Signal → token → function to call from the signal handler."""
 _replaced: Final[dict[int, Any]] = {}
 """The handlers that were there before."""
 
@@ -28,17 +28,17 @@ def listen(
     Raises ValueError outside of the main thread.
     """
     token, caught = object(), tuple(signals)
-    for each in caught:
-        if each not in _listeners:
-            _replaced[each] = signal.signal(each, _handle)
-            _listeners[each] = {}
-        _listeners[each][token] = partial(stop, each)
+    for number in caught:
+        if number not in _listeners:
+            _replaced[number] = signal.signal(number, _handle)
+            _listeners[number] = {}
+        _listeners[number][token] = partial(stop, number)
 
     def release() -> None:
-        for each in caught:
-            listening = _listeners.get(each, {})
+        for number in caught:
+            listening = _listeners.get(number, {})
             if listening.pop(token, None) is not None and not listening:
-                _restore(each)
+                _restore(number)
 
     return release
 
@@ -47,8 +47,8 @@ def _handle(number: int, frame: FrameType | None) -> None:
     before = _replaced.get(number)
     listening = list(_listeners.get(number, {}).values())
     _restore(number)
-    for each in listening:
-        each()
+    for callback in listening:
+        callback()
     if callable(before) and not _only_ends_the_process(before):
         before(number, frame)
 

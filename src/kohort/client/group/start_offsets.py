@@ -1,10 +1,11 @@
-"""Finds where a member starts in each partition: the committed offset, else `start_offset`.
+"""Finds the start offset of each partition: the committed offset, else by `start_offset`.
 
-Under `start_offset="last"` a new partition starts at its first record: what it got before the group
-knew it must not be skipped (KIP-1327). New is a partition that did not exist when the group began.
-In Kafka 4.4 the coordinator says so to members of the consumer protocol. Here members know it under
-both protocols, on any broker: each knows how many partitions its topics had when it began, and puts
-that number into the metadata of its commits. Members that begin later take the number from there.
+Under `start_offset="last"` a new partition starts at its first record: records from before the
+group discovered it must not be skipped (KIP-1327). New is a partition that did not exist when the
+group began. In Kafka 4.4 the coordinator says so to members of the consumer protocol. Here members
+know it under both protocols, on any broker: each knows how many partitions its topics had when it
+began, and puts that number into the metadata of its commits. Members that begin later take the
+number from there.
 """
 
 import re
@@ -27,7 +28,7 @@ NO_OFFSET: Final = -1
 _NO_LIMIT: Final = 2**31
 _NAMED: Final = {"first": EARLIEST, "last": LATEST}
 LIST_TIMEOUT_MS: Final = 5_000
-"""Time limit of one attempt; the caller tries again, and the topics are checked meanwhile."""
+"""Time limit of one attempt. The caller retries, and the topics are checked meanwhile."""
 
 
 _INITIAL: Final = "partitions at the start of the group: {}"
@@ -69,7 +70,11 @@ async def find_start_offsets(
         siblings = _siblings(without, watch) - unknown.keys()
         others = await _committed(cluster, config, siblings, watch, identity, stable=False)
         initial = _initial_counts(unknown, {**committed, **others}, watch)
-    new = [each for each in without if each.partition >= initial.get(each.topic, _NO_LIMIT)]
+    new = [
+        partition
+        for partition in without
+        if partition.partition >= initial.get(partition.topic, _NO_LIMIT)
+    ]
     configured = await _configured(cluster, config, without, new, list_offsets)
     for partition, owned in unknown.items():
         owned.committed = offset = committed[partition]
@@ -80,7 +85,7 @@ async def find_start_offsets(
 
 def _siblings(partitions: Iterable[TopicPartition], watch: TopicWatch) -> set[TopicPartition]:
     """All partitions of the topics of these."""
-    topics = {each.topic for each in partitions}
+    topics = {partition.topic for partition in partitions}
     return {
         TopicPartition(topic, index)
         for topic in topics
@@ -94,13 +99,13 @@ def _initial_counts(
     watch: TopicWatch,
 ) -> dict[str, int]:
     """Partitions of each topic when the group began: as committed, else as this member knows."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for partition, offset in committed.items():
         if offset is not None and (match := _INITIAL_PATTERN.fullmatch(offset.metadata or "")):
             count = int(match[1])
-            found[partition.topic] = min(count, found.get(partition.topic, count))
-    topics = {each.topic for each in partitions}
-    return {topic: found.get(topic, watch.initial_count(topic)) for topic in topics}
+            counts[partition.topic] = min(count, counts.get(partition.topic, count))
+    topics = {partition.topic for partition in partitions}
+    return {topic: counts.get(topic, watch.initial_count(topic)) for topic in topics}
 
 
 async def _committed(
@@ -149,16 +154,16 @@ async def _configured(
             "is none: commit offsets first (kohort groups reset), or choose where to start"
         )
 
-    async def listed(wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        if not wanted:
+    async def listed(queries: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not queries:
             return {}
-        found = await list_offsets(
-            cluster, wanted, config.isolation_level, timeout_ms=LIST_TIMEOUT_MS
+        outcomes = await list_offsets(
+            cluster, queries, config.isolation_level, timeout_ms=LIST_TIMEOUT_MS
         )
-        return {partition: unless_error(offset).offset for partition, offset in found.items()}
+        return {partition: unless_error(offset).offset for partition, offset in outcomes.items()}
 
     when = config.start if isinstance(config.start, int) else _NAMED[config.start]
-    found = await listed(dict.fromkeys(partitions, when) | dict.fromkeys(new, EARLIEST))
-    behind = [partition for partition, offset in found.items() if offset == NO_OFFSET]
+    offsets = await listed(dict.fromkeys(partitions, when) | dict.fromkeys(new, EARLIEST))
+    behind = [partition for partition, offset in offsets.items() if offset == NO_OFFSET]
     # No record is as recent as the timestamp: the group starts with the records to come.
-    return found | await listed(dict.fromkeys(behind, LATEST))
+    return offsets | await listed(dict.fromkeys(behind, LATEST))

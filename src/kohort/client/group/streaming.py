@@ -2,8 +2,8 @@
 
 `RecordStream` is an iterator and not a generator: a generator that is cancelled is finished, and a
 worker that waits with a time limit (`asyncio.wait_for`, `asyncio.timeout`) would read nothing more.
-A batch that was taken but not handed out is kept in `OwnedPartition.pending`, so that a cancelled
-wait loses nothing, and that a deserializer goes on where the next wait finds it.
+A batch that was taken but not returned is kept in `OwnedPartition.pending`. So a cancelled wait
+loses nothing, and the next wait finds its deserializer still running.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ POLL_INTERVAL_S: Final = 1.0
 
 
 class RecordStream(AsyncIterator[Batch | None]):
-    """Batches until the partition begins to end; those fetched ahead are left to its next owner.
+    """Batches until the partition begins to end. Batches fetched ahead are left to its next owner.
 
     With `max_wait_ms`, None when so long no batch was ready. A cancelled `__anext__` takes nothing;
     the next one continues. While a batch is deserialized or in work, `owned.busy_since` is set;
@@ -48,7 +48,7 @@ class RecordStream(AsyncIterator[Batch | None]):
         self._deserializers = deserializers
         self._max_wait_s = None if max_wait_ms is None else max_wait_ms / 1_000
         self._identity = object()
-        """Stands for the stream in `owned.reader`, which must not keep it alive."""
+        """Represents the stream in `owned.reader`, which must not keep the stream alive."""
         self._is_waiting = False
         self._has_batch_in_work = False
         if max_wait_ms is not None and not max_wait_ms >= 0:
@@ -93,8 +93,8 @@ class RecordStream(AsyncIterator[Batch | None]):
         if is_other or self._is_waiting:
             name = reader.get_name() if reader is not None else ""
             raise KohortError(
-                f"{self._owned.partition} is read by the task {name!r} already: each batch goes "
-                "to one reader only. Read it in one task, and pass on what others need"
+                f"{self._owned.partition} is read by the task {name!r} already, and each batch "
+                "goes to one reader only. Read it in one task, and pass records on to others"
             )
 
     def _pass(self) -> None:
@@ -107,18 +107,18 @@ class RecordStream(AsyncIterator[Batch | None]):
         owned, loop = self._owned, asyncio.get_running_loop()
         deadline = float("inf") if self._max_wait_s is None else loop.time() + self._max_wait_s
         while owned.ending.end is None:
-            rest = max(deadline - loop.time(), 0)
+            remaining = max(deadline - loop.time(), 0)
             try:
-                batch = await self._next_within(min(rest, POLL_INTERVAL_S))
+                batch = await self._next_within(min(remaining, POLL_INTERVAL_S))
             except (TopicRecreatedError, GaveUpError, KafkaError) as error:
                 if not _is_gone(error):
                     raise
                 self._on_gone(owned, error)
-                await _unless_ending(owned, None, min(rest, POLL_INTERVAL_S))
+                await _unless_ending(owned, None, min(remaining, POLL_INTERVAL_S))
                 batch = None
             if batch is not None:
                 return self._hand_out(batch)
-            if rest == 0 and owned.ending.end is None:
+            if remaining == 0 and owned.ending.end is None:
                 await asyncio.sleep(0)  # a loop with `max_wait_ms=0` leaves others their turn
                 return None
         self._leave()
@@ -147,10 +147,10 @@ class RecordStream(AsyncIterator[Batch | None]):
         return await self._deserialized(self._owned.pending, seconds)
 
     async def _deserialized(self, pending: PendingBatch, seconds: float) -> Batch | None:
-        """The batch once it is deserialized; None if it is not yet, or not to be handed out.
+        """The deserialized batch; None if it is not ready, or may not be returned.
 
-        Not if the partition begins to end, which does not wait for deserializers, nor if the
-        application sought another offset meanwhile.
+        It may not if the partition begins to end, which does not wait for deserializers, or after a
+        `seek`.
         """
         owned = self._owned
         if owned.sought == pending.sought:
@@ -207,9 +207,9 @@ async def _unless_ending(
     Raises the error of `work`.
     """
     began = asyncio.ensure_future(owned.ending.began.wait())
-    awaited = (began,) if work is None else (began, work)
+    waiting = (began,) if work is None else (began, work)
     try:
-        await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if work is None or not work.done() or owned.ending.end is not None:
             return False
         work.result()

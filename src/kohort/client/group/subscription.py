@@ -32,9 +32,7 @@ class MemberSubscription:
         self, topics: Iterable[str], assignors: Sequence[str | Assignor], rack: str | None
     ) -> None:
         self.topics = tuple(topics)
-        self._assignors = [
-            assignor(given) if isinstance(given, str) else given for given in assignors
-        ]
+        self._assignors = [assignor(item) if isinstance(item, str) else item for item in assignors]
         self._by_name = {assignor.name: assignor for assignor in self._assignors}
         if len(self._by_name) < len(self._assignors):
             names = [assignor.name for assignor in self._assignors]
@@ -64,7 +62,7 @@ class MemberSubscription:
         )
 
     def on_assignment(self, grant: Grant) -> None:
-        """Remember an assignment, and tell its assignor."""
+        """Remember an assignment, and pass it to its assignor."""
         self._previous, self._generation = grant.assignment, grant.generation
         assignment = Assignment(partitions=grant.assignment, user_data=grant.user_data)
         if grant.protocol in self._by_name:

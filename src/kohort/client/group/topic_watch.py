@@ -2,7 +2,7 @@
 
 Changes that matter to a group:
 
-- A subscribed topic has more partitions, is new, or gone. Only the leader rebalances for that: a
+- A subscribed topic has more partitions, is new, or deleted. Only the leader rebalances for that: a
   follower that joins again unchanged only gets its generation.
 - A pattern matches other topics than before. The subscription changes, so every member rebalances.
 - A topic of this member's partitions was deleted, or recreated under its name. A recreated topic is
@@ -32,7 +32,7 @@ class Changes:
 
 
 class TopicWatch:
-    """The topics as the member knows them."""
+    """The topics as of the member's last check."""
 
     def __init__(self, pattern: str | None) -> None:
         self._pattern = None if pattern is None else re.compile(pattern)
@@ -43,7 +43,7 @@ class TopicWatch:
         self._has_all_initial = False
         self._missing: set[str] = set()
         self.ids: dict[str, UUID] = {}
-        """Ids of the topics at the assignment, of those that have one."""
+        """Ids of the topics at the time of the assignment; without topics that have none."""
 
     @property
     def has_pattern(self) -> bool:
@@ -71,22 +71,22 @@ class TopicWatch:
         self._has_all_initial = True
 
     def initial_count(self, topic: str) -> int:
-        """Partitions that the topic had when this member began; those behind them are new."""
+        """Number of partitions when this member began; later ones are new."""
         return self._initial_counts.get(topic, 0)
 
     def remember(
-        self, metadata: Metadata, topics: Iterable[str], held: Collection[TopicPartition]
+        self, metadata: Metadata, topics: Iterable[str], owned: Collection[TopicPartition]
     ) -> None:
-        """An assignment was made with these topics as they are in `metadata`.
+        """Remember the topics of an assignment, from `metadata`.
 
-        Of topics that this member holds already, the older id is kept: if the id is another one
-        now, the next comparison finds the topic lost.
+        Topics of partitions that the member already owns keep their earlier id: if the id has
+        changed, the next comparison finds the topic lost.
         """
         self.counts = {topic: partition_count(metadata, topic) for topic in topics}
         if not self._has_all_initial:
             self._initial_counts = self.counts | self._initial_counts
         self._missing.clear()
-        of_held = {each.topic for each in held}
+        of_held = {partition.topic for partition in owned}
         for name, topic in metadata.topics.items():
             if (
                 topic.exists
@@ -101,22 +101,22 @@ class TopicWatch:
         metadata: Metadata,
         *,
         subscribed: tuple[str, ...],
-        held: Collection[TopicPartition],
+        owned: Collection[TopicPartition],
         is_leader: bool,
     ) -> Changes:
         """Changes since the assignment that concern this member."""
         if self._pattern is not None and (matched := self.matched(metadata)) != subscribed:
             return Changes(rebalance="the topics that match the pattern changed", topics=matched)
-        lost, because = self._lost(metadata, held)
+        lost, because = self._lost(metadata, owned)
         changed = [
             topic
             for topic, count in self.counts.items()
             if is_leader and partition_count(metadata, topic) != count
         ]
-        # A topic counts as gone when it is missing twice.
-        gone = {topic for topic in self.counts if not _is_there(metadata, topic)}
-        rebalancing = [topic for topic in changed if topic not in gone or topic in self._missing]
-        self._missing = gone
+        # A topic counts as deleted when it is missing twice.
+        missing = {topic for topic in self.counts if not _is_there(metadata, topic)}
+        rebalancing = [topic for topic in changed if topic not in missing or topic in self._missing]
+        self._missing = missing
         names = ", ".join(sorted(rebalancing))
         return Changes(
             rebalance=f"the partitions of {names} changed" if rebalancing else "",
@@ -125,19 +125,19 @@ class TopicWatch:
         )
 
     def _lost(
-        self, metadata: Metadata, held: Collection[TopicPartition]
+        self, metadata: Metadata, owned: Collection[TopicPartition]
     ) -> tuple[tuple[TopicPartition, ...], str]:
         recreated = {
             topic
-            for topic in {partition.topic for partition in held}
+            for topic in {partition.topic for partition in owned}
             if self._is_another(metadata, topic)
         }
         deleted = {
             partition.topic
-            for partition in held
+            for partition in owned
             if partition.topic in self._missing and not _is_there(metadata, partition.topic)
         }
-        lost = tuple(partition for partition in held if partition.topic in recreated | deleted)
+        lost = tuple(partition for partition in owned if partition.topic in recreated | deleted)
         causes = [f"topic {topic} was deleted and recreated" for topic in sorted(recreated)]
         return lost, "; ".join(causes + [f"topic {topic} was deleted" for topic in sorted(deleted)])
 
@@ -148,16 +148,16 @@ class TopicWatch:
     def forget(self, topics: Iterable[str]) -> None:
         """Take a topic of one of these names for a new one.
 
-        The ids stay until the next assignment of the topics: what was read is not to be committed
-        for a topic that only has the name.
+        The ids stay until the next assignment of the topics: offsets of the old topic must not be
+        committed for the new one.
         """
         self._initial_counts |= dict.fromkeys(topics, 0)
 
 
 def partition_count(metadata: Metadata, topic: str) -> int:
     """Number of partitions; 0 if there is no such topic."""
-    known = metadata.topics.get(topic)
-    return len(known.partitions) if known is not None and known.exists else 0
+    known_topic = metadata.topics.get(topic)
+    return len(known_topic.partitions) if known_topic is not None and known_topic.exists else 0
 
 
 def topics_for_assignor(
@@ -167,8 +167,12 @@ def topics_for_assignor(
     racks = {node: broker.rack for node, broker in metadata.brokers.items()}
     return {
         topic: tuple(
-            frozenset(rack for node in each.replicas if (rack := racks.get(node)) is not None)
-            for each in sorted(
+            frozenset(
+                rack
+                for node in partition_metadata.replicas
+                if (rack := racks.get(node)) is not None
+            )
+            for partition_metadata in sorted(
                 metadata.topics[topic].partitions, key=lambda partition: partition.index
             )
         )

@@ -191,7 +191,7 @@ def heartbeat_failed(member: ConsumerState, error: str, now: int) -> None:
 def _handle_release_response(
     member: ConsumerState, response: ConsumerGroupHeartbeatResponse, now: int
 ) -> None:
-    """Join after the leave; there is nothing to leave without a member."""
+    """Join after the leave; without a member id there is nothing to leave."""
     if response.error is ErrorCode.none or response.error in _NO_MEMBER:
         member.releases_first, member.due_at = False, now
     else:

@@ -68,14 +68,14 @@ class ConsumerMembership(ConsumerState):
     def deadline(self) -> int | None:
         """Time at which `tick` is due; None: not at all."""
         leaves = self.leaving_because is not None and not self.is_over
-        due = (
+        deadlines = (
             self.due_at if self._has_request else None,
             self.session.alive_until,
             self.resolve_at,
             self.paused_until if self._waits_to_start else None,
             self.leave_until if leaves else None,
         )
-        return min((deadline for deadline in due if deadline is not None), default=None)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
     def is_leader(self) -> bool:

@@ -79,8 +79,8 @@ class Membership(MembershipState):
     @property
     def deadline(self) -> int | None:
         """Time at which `tick` is due; None: not at all."""
-        due = (self.session.heartbeat_at, self.retry_at, self.expires_at)
-        return min((deadline for deadline in due if deadline is not None), default=None)
+        deadlines = (self.session.heartbeat_at, self.retry_at, self.expires_at)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
     def is_leader(self) -> bool:

@@ -75,14 +75,14 @@ def reconcile(member: ConsumerState, now: int) -> None:
 
 def _revoke(member: ConsumerState, revoked: set[TopicIdPartition], now: int) -> None:
     member.revoking = {partition: member.current_assignment[partition] for partition in revoked}
-    kept = {
+    remaining = {
         partition: name
         for partition, name in member.current_assignment.items()
         if partition not in revoked
     }
     member.session.revokes = True
     member.log_event("rebalance", f"the coordinator revokes {len(revoked)} partitions")
-    member.start(kept, now)
+    member.start(remaining, now)
     names = tuple(sorted(member.revoking.values()))
     member.end(End.REVOKED, names, member.drain_ms(now), "the coordinator revoked it")
 

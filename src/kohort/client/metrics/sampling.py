@@ -174,10 +174,10 @@ def _commits(metrics: CommitMetrics) -> Iterator[Sample]:
     yield from _requests("commit", metrics.requests)
 
 
-def _requests(what: str, metrics: RequestMetrics) -> Iterator[Sample]:
-    yield Sample("group_request_seconds", (what,), metrics.latency)
+def _requests(request: str, metrics: RequestMetrics) -> Iterator[Sample]:
+    yield Sample("group_request_seconds", (request,), metrics.latency)
     for reason, count in metrics.failures.items():
-        yield Sample("group_requests_failed", (what, reason), count)
+        yield Sample("group_requests_failed", (request, reason), count)
 
 
 def _member(metrics: GroupMetrics) -> Iterator[Sample]:

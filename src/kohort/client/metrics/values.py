@@ -98,26 +98,26 @@ class FetchMetrics:
     @property
     def lag(self) -> int:
         """The lag of all partitions whose lag is known."""
-        return sum(each.lag or 0 for each in self.partitions.values())
+        return sum(partition.lag or 0 for partition in self.partitions.values())
 
     @property
     def queued_records(self) -> int:
         """Records of all partitions that were fetched and not handed out yet."""
-        return sum(each.queued_records for each in self.partitions.values())
+        return sum(partition.queued_records for partition in self.partitions.values())
 
     @property
     def queued_bytes(self) -> int:
         """Bytes of all partitions that were fetched and not handed out yet."""
-        return sum(each.queued_bytes for each in self.partitions.values())
+        return sum(partition.queued_bytes for partition in self.partitions.values())
 
 
 def moved_back(fetch: FetchMetrics, tp: TopicPartition, position: int) -> FetchMetrics:
     """The same, with a partition of which records of the batch in work are left."""
-    known = fetch.partitions.get(tp)
-    if known is None or known.position is None:
+    metrics = fetch.partitions.get(tp)
+    if metrics is None or metrics.position is None:
         return fetch
-    lag = None if known.lag is None else known.lag + known.position - position
-    moved = replace(known, position=position, lag=lag)
+    lag = None if metrics.lag is None else metrics.lag + metrics.position - position
+    moved = replace(metrics, position=position, lag=lag)
     return replace(fetch, partitions={**fetch.partitions, tp: moved})
 
 

@@ -42,13 +42,13 @@ class SendGate:
     def throttle(self, seconds: float) -> None:
         """Block requests for at least this time (KIP-219)."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        if self._is_over or (self._timer is not None and self._timer.when() >= until):
+        unblock_at = loop.time() + seconds
+        if self._is_over or (self._timer is not None and self._timer.when() >= unblock_at):
             return
         if self._timer is not None:
             self._timer.cancel()
         self.block(BlockReason.THROTTLED)
-        self._timer = loop.call_at(until, self.unblock, BlockReason.THROTTLED)
+        self._timer = loop.call_at(unblock_at, self.unblock, BlockReason.THROTTLED)
 
     def release_all(self) -> None:
         """Let all waiting requests pass: the connection has ended, and sending raises."""

@@ -72,14 +72,14 @@ def unsupported(
     """The error for an API without a common version."""
     client_range = supported_versions(api)
     highest = client_range[1] if max_version is None else min(client_range[1], max_version)
-    needed = f"v{max(client_range[0], min_version)} to v{highest}"
+    needed_range = f"v{max(client_range[0], min_version)} to v{highest}"
     broker_range = broker_versions.get(KEYS[api])
     support = (
         "does not support it"
         if broker_range is None
         else f"speaks v{broker_range[0]} to v{broker_range[1]}"
     )
-    return UnsupportedVersionError(f"{api} {needed} is needed, the broker {support}")
+    return UnsupportedVersionError(f"{api} {needed_range} is needed, the broker {support}")
 
 
 @dataclass(frozen=True, slots=True)

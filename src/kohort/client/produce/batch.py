@@ -113,11 +113,11 @@ class ProduceBatch:
 
     @property
     def unobserved_failures(self) -> int:
-        """Number of records whose error was neither raised to a caller nor is awaited."""
-        known = self.outcome.observed | self.outcome.awaited.keys()
+        """Number of failed records whose error was not raised to a caller and is not awaited."""
+        observed = self.outcome.observed | self.outcome.awaited.keys()
         if self._is_encoded:  # one delivery for all
-            return 0 if known else self.count
-        return self.count - len(known)
+            return 0 if observed else self.count
+        return self.count - len(observed)
 
     def append(
         self, key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp: int

@@ -28,7 +28,7 @@ class BufferPool:
         self.used += size
 
     def give_back(self, size: int) -> None:
-        """Count `size` bytes as free, and wake those who wait."""
+        """Count `size` bytes as free, and wake waiting callers."""
         self.used -= size
         self._freed.set()
 

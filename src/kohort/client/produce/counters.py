@@ -1,4 +1,4 @@
-"""What one producer counts."""
+"""Counters of one producer."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ class BatchOutcome:
         self.halves: tuple[BatchOutcome, BatchOutcome, int] | None = None
         """Outcomes of the two batches that replace it, and the number of records in the first."""
         self.awaited: Counter[int] = Counter()
-        """Records whose outcome is awaited now: how often, by their index."""
+        """Index of a record → number of callers that await its outcome."""
         self.observed: set[int] = set()
         """Indexes of the records whose error was raised or returned to a caller."""
 
@@ -60,7 +60,7 @@ class BatchOutcome:
         """The batch is given up with that error."""
         if not self.done.done():
             self.done.set_exception(error)
-            self.done.exception()  # mark it as read: `flush` raises it if nobody observed of it
+            self.done.exception()  # mark it as read: `flush` raises it if no caller observed it
 
     def split(self, first: "BatchOutcome", second: "BatchOutcome", records: int) -> None:
         """Two batches replace this one; the first has so many of its records."""
@@ -71,8 +71,8 @@ class BatchOutcome:
 class Delivery:
     """The outcome of one record: await it for its RecordMetadata, or for the error of its delivery.
 
-    It need not be awaited: `Producer.flush` raises the errors that nobody got. It can be awaited
-    several times, and a caller that stops waiting changes nothing.
+    It need not be awaited: `Producer.flush` raises errors that no caller got. It can be awaited
+    several times, and a cancelled wait changes nothing.
     """
 
     __slots__ = ("_index", "_outcome", "_timestamp")

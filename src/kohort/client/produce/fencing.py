@@ -1,6 +1,6 @@
-"""Says why a coordinator does not accept a producer any more, as far as can be known.
+"""Finds out why a coordinator does not accept a producer any more.
 
-The coordinator only says that the epoch is wrong. Its description of the transactional id tells
+The coordinator only reports that the epoch is wrong. Its description of the transactional id has
 more: an epoch that is newer was given to another producer, to an administrator's client, or by the
 coordinator itself when the transaction was open for too long.
 """
@@ -55,7 +55,7 @@ def fenced(
 
 
 def late(open_s: float, timeout_ms: int) -> str:
-    """What to add to an error of a transaction that was open for too long; else ""."""
+    """Addition to the error of a transaction that was open for too long; else ""."""
     if open_s * 1000 < timeout_ms:
         return ""
     return (
@@ -70,11 +70,11 @@ def _by_description(described: Any, producer: ProducerId) -> str:
     if current == producer:
         return f"an administrator aborted its transaction, whose epoch is still {producer.epoch}"
     has = f"producer id {current.id} with epoch {current.epoch} in place of "
-    had = f"{producer.id} with epoch {producer.epoch}"
+    identity = f"{producer.id} with epoch {producer.epoch}"
     if timeout_ms == _OF_AN_ADMINISTRATOR_MS:
-        return f"an administrator fenced it ({has}{had})"
+        return f"an administrator fenced it ({has}{identity})"
     return (
         f"another producer was started with the same transactional_id; the coordinator has {has}"
-        f"{had}, in state {described.transaction_state}, with a transaction timeout of "
+        f"{identity}, in state {described.transaction_state}, with a transaction timeout of "
         f"{timeout_ms} ms"
     )

@@ -1,6 +1,6 @@
-"""The producer id under which batches are sent, as the sender sees it.
+"""The sender's interface to the producer id under which batches are sent.
 
-`ProducerIds` is that of an idempotent producer, `Transactions` that of a transactional one.
+`ProducerIds` implements it for idempotent producers, `Transactions` for transactional ones.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from kohort.types import TopicPartition
 
 
 class ProducerIdentity(Protocol):
-    """An id with its epoch, and what may be sent under it."""
+    """An id with its epoch, and the limits of sending under it."""
 
     @property
     def transactional_id(self) -> str | None: ...
@@ -48,8 +48,8 @@ class ProducerIdentity(Protocol):
         """A batch is being sent."""
         ...
 
-    def renew(self, of: ProducerId, code: ErrorCode) -> bool:
-        """The broker refused the sequence of the first batch in flight under the id `of`.
+    def renew(self, producer_id: ProducerId, code: ErrorCode) -> bool:
+        """The broker refused the sequence of the first batch in flight under the id `producer_id`.
 
         Whether the batches may be sent again under another id.
         """

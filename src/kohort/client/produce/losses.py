@@ -1,4 +1,4 @@
-"""The error for records that were not delivered, and whose own error no caller got."""
+"""The error for undelivered records whose own errors no caller got."""
 
 import logging
 from collections import Counter, deque
@@ -12,15 +12,15 @@ from kohort.errors import fresh
 log: Final = logging.getLogger("kohort.client.producer")
 
 _MAX_PARTITIONS_NAMED: Final = 10
-"""Partitions that the text names, those with the most records."""
+"""Most partitions in the text; those with the most records come first."""
 _MAX_BATCHES: Final = 10_000
-"""Batches whose errors `flush` will raise, the latest ones; the errors of older ones are logged."""
+"""Most batches whose errors `flush` raises, the latest ones; older errors are logged."""
 
 
 def undelivered(batches: Iterable[ProduceBatch]) -> UndeliveredError | None:
     """The errors of failed batches, with their records counted by partition.
 
-    None if somebody awaited the delivery of each record, or got its error otherwise.
+    None if the delivery of each record was awaited, or a caller got its error otherwise.
     """
     lost: Counter[str] = Counter()
     errors: dict[int, Exception] = {}

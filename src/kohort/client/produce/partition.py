@@ -38,7 +38,7 @@ class ProducePartition:
         """Backoff after a failure, by the loop's clock."""
         self._max_in_flight = max_in_flight
         self._recovering = False
-        """One batch at a time until one succeeds: those behind it could overtake it."""
+        """One batch at a time until one succeeds: later ones could overtake it."""
         self._reset = False
         self._numbers = 0
         self._producer = NOBODY
@@ -62,7 +62,7 @@ class ProducePartition:
 
     @property
     def unsettled(self) -> tuple[ProduceBatch, ...]:
-        """The batches in flight, and those that wait."""
+        """The batches in flight, then the waiting ones."""
         return (*self.in_flight, *self.waiting)
 
     @property
@@ -118,7 +118,7 @@ class ProducePartition:
         self.not_before = 0.0
 
     def failed(self, batch: ProduceBatch) -> None:
-        """The batch failed for good; the broker refuses the sequences of those behind it."""
+        """The batch failed for good; the broker refuses the sequences of later batches."""
         self.in_flight.remove(batch)
         if batch.sequence != NO_SEQUENCE:
             self._recovering = self._recovering or bool(self.in_flight)
@@ -147,7 +147,7 @@ class ProducePartition:
         return all(other is batch or _place(other) > _place(batch) for other in self.unsettled)
 
     def reset_sequences(self) -> None:
-        """The broker lost the sequences: those of all unsettled batches begin at 0."""
+        """The broker lost the sequences: number all unsettled batches from 0."""
         self._reset = True
 
     def _put_back(self, batch: ProduceBatch) -> None:

@@ -1,4 +1,4 @@
-"""Chooses the partition of a record by Java's defaults, so that all clients agree where a key is.
+"""Chooses the partition of a record by Java's defaults, so that all clients agree on a key's one.
 
 A record with a key goes to the partition of the key's murmur2 hash (Kafka's BuiltInPartitioner).
 One without a key goes to the sticky partition, which changes after a batch's worth of bytes
@@ -30,14 +30,14 @@ def murmur2(data: bytes) -> int:
     """Kafka's Utils.murmur2, as an unsigned number of 32 bits."""
     length = len(data)
     h = _SEED ^ length
-    words = length >> 2
-    for k in _words(words).unpack_from(data):
+    word_count = length >> 2
+    for k in _words(word_count).unpack_from(data):
         k = k * _M & _MASK
         k = (k ^ k >> 24) * _M & _MASK
         h = h * _M & _MASK ^ k
-    rest = data[words << 2 :]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
+    tail = data[word_count << 2 :]
+    if tail:
+        h = (h ^ int.from_bytes(tail, "little")) * _M & _MASK
     h = (h ^ h >> 13) * _M & _MASK
     return h ^ h >> 15
 
@@ -113,7 +113,7 @@ class Sticky:
     def next(self, size: int, available: Sequence[int]) -> int:
         """The partition for a record of `size` bytes, out of those that have a leader."""
         if self._produced >= self._stay_bytes or self._current not in available:
-            others = [each for each in available if each != self._current]
+            others = [partition for partition in available if partition != self._current]
             self._current = self._choose(others or available)
             self._produced = 0
         self._produced += size
@@ -132,7 +132,7 @@ class PartitionChooser:
     def choose(self, topic: TopicMetadata, key: bytes | None, size: int) -> int:
         """The partition for a record of `size` bytes.
 
-        Raises TypeError and ValueError for what the application's partitioner chose.
+        Raises TypeError and ValueError for invalid results of the application's partitioner.
         """
         count = len(topic.partitions)
         chosen = self._partitioner(topic.name, key, count)
@@ -148,5 +148,7 @@ class PartitionChooser:
         sticky = self._sticky.get(topic.name)
         if sticky is None:
             sticky = self._sticky[topic.name] = Sticky(self._stay_bytes, random.choice)
-        led = [partition.index for partition in topic.partitions if partition.leader != NO_LEADER]
-        return sticky.next(size, led or [partition.index for partition in topic.partitions])
+        with_leader = [
+            partition.index for partition in topic.partitions if partition.leader != NO_LEADER
+        ]
+        return sticky.next(size, with_leader or [partition.index for partition in topic.partitions])

@@ -7,7 +7,7 @@
 
 `send` waits only when the buffer is full or the topic is unknown. Its Delivery can be awaited for
 the record's RecordMetadata. Leaving the block sends all queued records. `flush`, and leaving the
-block, raise the errors of all records whose delivery nobody awaited.
+block, raise the errors of all records whose delivery was not awaited.
 """
 
 import asyncio
@@ -81,8 +81,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
         Serializers are those of `kohort.client.serialization`.
         """
-        own, connection_options = split_options(options, ProducerConfig)
-        self.config = ProducerConfig(**own)
+        own_options, connection_options = split_options(options, ProducerConfig)
+        self.config = ProducerConfig(**own_options)
         self.cluster = open_cluster(cluster, connection_options)
         self._owns_cluster = self.cluster is not cluster
         self._chooser = PartitionChooser(self.config.partitioner, self.config.batch_size)
@@ -90,7 +90,9 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self._serializers = serializers(key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._purpose = f"produce {next(_numbers)}"
-        further = (f"{self._purpose}, {at}" for at in range(1, self.config.connections_per_broker))
+        further = (
+            f"{self._purpose}, {index}" for index in range(1, self.config.connections_per_broker)
+        )
         self._purposes = (self._purpose, *further)
         self._transactions = (
             None
@@ -162,7 +164,9 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             queued_bytes=self._buffer_pool.used,
             buffer_bytes=self._buffer_pool.limit,
             waiting_sends=self._buffer_pool.waiting,
-            in_flight_batches=sum(len(each.in_flight) for each in tuple(self._partitions.values())),
+            in_flight_batches=sum(
+                len(partition.in_flight) for partition in tuple(self._partitions.values())
+            ),
             transactions=None if self._transactions is None else self._transactions.metrics(),
             connections=self.cluster.metrics().connections,
         )
@@ -178,11 +182,11 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         timestamp: int | None = None,
         serialized: bool = False,
     ) -> Delivery:
-        """Queue a record (`timestamp` in ms, default: now); await the delivery to know its outcome.
+        """Queue a record (`timestamp` in ms, default: now); await the delivery for its outcome.
 
-        What is passed may change after the return. A call that is cancelled has queued nothing.
-        With `serialized`, key and value are bytes that no serializer gets, such as those of a dead
-        letter. Raises SerializationError, TypeError and ValueError for what cannot be in a record,
+        Arguments may change after the return. A cancelled call has queued nothing. With
+        `serialized`, key and value are bytes that bypass the serializers, such as those of a dead
+        letter. Raises SerializationError, TypeError and ValueError for invalid arguments,
         KafkaError (MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED…), GaveUpError if there is no
         metadata of the topic or partition within `max_block_ms`, BufferFullError.
         Awaiting the delivery raises KafkaError with the broker's code, or DeliveryTimeoutError;
@@ -275,10 +279,10 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         size = len(payload) if uncompressed_size is None else uncompressed_size
         if self._loop is not get_running_loop():
             self._take_loop()
-        known = self.cluster.cached_topic(tp.topic)
-        if known is None or known.partition(tp.partition) is None:
+        topic = self.cluster.cached_topic(tp.topic)
+        if topic is None or topic.partition(tp.partition) is None:
             await self._topics.find(tp.topic, tp.partition)
-        if self._partition(tp).waiting:  # goes with a request before that of this batch
+        if self._partition(tp).waiting:  # sent in an earlier request than this batch
             await asyncio.sleep(0)
         if not self._buffer_pool.has(size):
             self._wake_sender()
@@ -300,8 +304,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     async def flush(self) -> None:
         """Send all records that are queued now, and wait until they are settled.
 
-        Raises UndeliveredError with the errors of the records whose delivery nobody awaited; its
-        text counts them by partition.
+        Raises UndeliveredError with the errors of records whose delivery was not awaited; its text
+        counts them by partition.
         """
         await self._settle_now()
         self._losses.raise_all()
@@ -322,7 +326,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         return Transaction(self._transactions, wait=wait)
 
     async def _settle(self) -> None:
-        """Wait until no record waits or is in flight, also none that is sent meanwhile."""
+        """Wait until no record waits or is in flight, including records sent meanwhile."""
         while self._unsettled():
             await self._settle_now()
         self._losses.clear()  # the end of the transaction raises them
@@ -359,7 +363,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self._losses.raise_all()
 
     async def _end(self) -> None:
-        """Drop what is not settled, also if the caller is cancelled. Idempotent."""
+        """Drop unsettled records, also if the caller is cancelled. Idempotent."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name=f"{self._purpose} closes")
         await to_its_end(self._closing)
@@ -456,5 +460,5 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
 
 def _kept(payload: Buffer) -> Buffer:
-    """The payload as it is, or a copy if others may write to it."""
+    """The payload, or a copy if others may write to it."""
     return payload if memoryview(payload).readonly else bytes(payload)

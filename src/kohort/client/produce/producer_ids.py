@@ -37,13 +37,13 @@ class ProducerIds:
         return True
 
     async def admit(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing is to be done."""
+        """No-op."""
 
     def sending(self) -> None:
-        """Nothing is to be noted."""
+        """No-op."""
 
     def given_up(self, batch: ProduceBatch, error: Exception) -> None:
-        """Nothing is to be noted: the partition knows of its sequences."""
+        """No-op: the partition counts its sequences."""
 
     @property
     def current(self) -> ProducerId | None:
@@ -59,18 +59,18 @@ class ProducerIds:
             if self.current is None:
                 self._current = await retrying(
                     self._ask,
-                    what="producer id for an idempotent producer",
+                    operation="producer id for an idempotent producer",
                     timeout_ms=self._cluster.config.default_api_timeout_ms,
                     backoff=self._cluster.backoff(),
                 )
 
-    def renew(self, of: ProducerId, code: ErrorCode) -> bool:
+    def renew(self, producer_id: ProducerId, code: ErrorCode) -> bool:
         """The sequences under this id are lost: use the next epoch, or another id.
 
         Partitions that are not affected continue with the old epoch until they are idle.
         """
-        if of == self._current:  # else the next one is there already
-            bumped = ProducerId(of.id, of.epoch + 1)
+        if producer_id == self._current:  # else the next one is there already
+            bumped = ProducerId(producer_id.id, producer_id.epoch + 1)
             is_refused = code is ErrorCode.invalid_producer_epoch or bumped.epoch >= _MAX_EPOCH
             self._current = NOBODY if is_refused else bumped
         return True

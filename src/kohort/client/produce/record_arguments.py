@@ -1,4 +1,4 @@
-"""Checks what the application sends, before anything is queued."""
+"""Checks the arguments of `send` before a record is queued."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ Headers: TypeAlias = Iterable[tuple[str, Buffer | None]] | Mapping[str, Buffer |
 
 
 class RecordOptions(TypedDict, Generic[K_in], total=False):
-    """What a record may have besides its topic and value; `Producer.send` has the meanings."""
+    """Optional arguments of a record, as `Producer.send` documents them."""
 
     key: K_in | None
     headers: Headers
@@ -23,8 +23,8 @@ class RecordOptions(TypedDict, Generic[K_in], total=False):
 _LATEST: Final = (1 << 63) - 1
 
 
-def as_bytes(what: str, content: Any) -> bytes:
-    """A copy of bytes that may change later. Raises TypeError for what is not bytes."""
+def as_bytes(argument: str, content: Any) -> bytes:
+    """A copy of bytes that may change later. Raises TypeError for other types."""
     if isinstance(content, bytes | bytearray | memoryview):
         return bytes(content)
     advice = {
@@ -33,7 +33,7 @@ def as_bytes(what: str, content: Any) -> bytes:
         list: "serialize it, for example json.dumps(value).encode()",
         int: "convert it, for example str(number).encode()",
     }.get(type(content), "serialize it")
-    raise TypeError(f"{what}: bytes or None expected, not {type(content).__name__}; {advice}")
+    raise TypeError(f"{argument}: bytes or None expected, not {type(content).__name__}; {advice}")
 
 
 def as_timestamp(timestamp: Any) -> int:

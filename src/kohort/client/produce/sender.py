@@ -69,7 +69,7 @@ class Sender:
         self._admitting = False
         self._is_closing = False
         self.failure: BaseException | None = None
-        """Why nothing is sent any more: a fault of the client."""
+        """Internal error of the client, after which nothing is sent."""
         self._task = self._start(self._run())
 
     def add(self, partition: ProducePartition) -> None:
@@ -95,9 +95,9 @@ class Sender:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
-            due = self._step(loop.time())
+            next_due = self._step(loop.time())
             try:
-                async with asyncio.timeout_at(None if due == NEVER else due):
+                async with asyncio.timeout_at(None if next_due == NEVER else next_due):
                     await self._wake.wait()
             except TimeoutError:
                 pass
@@ -116,9 +116,9 @@ class Sender:
         by_route: defaultdict[Route, list[ProducePartition]] = defaultdict(list)
         to_admit = []
         for partition in tuple(self._active):
-            due = self._due(partition)
-            if due > now:
-                next_due = min(next_due, due)
+            due_at = self._due(partition)
+            if due_at > now:
+                next_due = min(next_due, due_at)
                 continue
             if not self._ids.may_send(partition.tp):
                 to_admit.append(partition)
@@ -159,7 +159,7 @@ class Sender:
                     self._counters.queue_time.observe(now - batch.created)
                 self._active[partition] = self._active.pop(partition)  # last in the next request
                 size += batch.sent_size
-            # The next batch of each goes with another request.
+            # Their next batches are sent in another request.
             if self._due(partition) <= now:
                 self.wake()
         if batches:
@@ -243,7 +243,7 @@ class Sender:
         left_ms = max(left_ms, _MIN_RESPONSE_TIMEOUT_MS)
         return min(left_ms, self._cluster.config.request_timeout_ms)
 
-    # What requests need
+    # Preparation of requests
 
     def _locate(self, tp: TopicPartition) -> None:
         if tp not in self._locating:
@@ -254,7 +254,9 @@ class Sender:
         try:
             await self._cluster.leader(tp)
         except Exception as error:
-            self._preparation_failed([each for each in tuple(self._active) if each.tp == tp], error)
+            self._preparation_failed(
+                [partition for partition in tuple(self._active) if partition.tp == tp], error
+            )
         finally:
             self._locating.discard(tp)
             self.wake()
@@ -270,7 +272,7 @@ class Sender:
 
     async def _admit(self, partitions: Sequence[ProducePartition]) -> None:
         try:
-            await self._ids.admit([each.tp for each in partitions])
+            await self._ids.admit([partition.tp for partition in partitions])
         except Exception as error:
             self._preparation_failed(partitions, error)
         finally:
@@ -318,7 +320,7 @@ class Sender:
             log.error("%s", lost)
 
     def _die(self, error: BaseException) -> None:
-        """End by a fault of the client: nobody may wait for what is not sent any more."""
+        """End by an internal error: fail all batches that will not be sent any more."""
         log.error("internal error, stopping the producer", exc_info=error)
         self.failure = error
         for task in self._tasks:

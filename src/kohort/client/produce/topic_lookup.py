@@ -6,7 +6,7 @@ from kohort.errors import ErrorCode, KafkaError
 
 
 class TopicLookup:
-    """Metadata of topics, which brokers may create when they are looked up."""
+    """Requests the metadata of topics; brokers may create the topics on this request."""
 
     def __init__(self, cluster: Cluster, max_block_ms: int) -> None:
         """A lookup is retried for `max_block_ms`."""
@@ -22,7 +22,7 @@ class TopicLookup:
             raise TypeError(f"topic {topic!r}: a str expected")
         return await retrying(
             lambda: self._request(topic, partition),
-            what=f"metadata of topic {topic!r}",
+            operation=f"metadata of topic {topic!r}",
             timeout_ms=self._max_block_ms,
             backoff=self._cluster.backoff(),
             advice="check the topic's name, and that the brokers can be reached",

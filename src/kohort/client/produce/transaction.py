@@ -20,7 +20,7 @@ log: Final = logging.getLogger("kohort.client.transactions")
 class Transaction:
     """A transaction: the records that are sent while its scope is open, and committed offsets.
 
-    Leaving the scope commits. An exception or a cancellation inside it aborts, and goes on.
+    Leaving the scope commits. An exception or a cancellation inside it aborts, and is raised on.
     """
 
     def __init__(self, transactions: Transactions, *, wait: bool) -> None:
@@ -40,17 +40,17 @@ class Transaction:
 
     @property
     def outcome(self) -> TransactionOutcome | None:
-        """What became of it; None before it ends, and UNKNOWN while the commit is under way.
+        """The outcome; None before the end, and UNKNOWN while the commit is in flight.
 
         It is right at any time, also after a cancellation or a time limit around the scope. A
-        transaction that could not begin, as when its turn did not come in time, is ABORTED.
-        COMMITTED and ABORTED are for good. UNKNOWN changes when the outcome is told: to `commit`,
-        which may be called again, or to the producer's next transaction.
+        transaction that could not begin, for example in time, is ABORTED. COMMITTED and ABORTED are
+        final. UNKNOWN changes when the coordinator returns the outcome: to `commit`, which may be
+        called again, or to the producer's next transaction.
         """
         return self._outcome
 
     def commits_with(self, offsets: Offsets, owner: OffsetOwner, on_outcome: OnOutcome) -> None:
-        """Have `commit`, also that of the scope, take these offsets along; before it begins.
+        """Add these offsets to the commit, also to that of the scope; before it begins.
 
         `on_outcome` is called whenever `outcome` changes.
         """
@@ -135,11 +135,10 @@ class Transaction:
     async def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
         """Commit the offsets of the next records to read with the transaction, or not at all.
 
-        `owner` is the `Generation` that has the partitions: its member and generation fence those
-        who have lost them. Offsets of a `Consumer` are those of the topics that it has read: one
-        that was recreated aborts. `GroupMetadata` names a group without that. Raises
-        GenerationEndedError, TransactionAbortedError, ProducerFencedError, ValueError for what is
-        no offset, TypeError.
+        `owner` is the `Generation` that has the partitions: its member and generation fence members
+        that have lost them. With a `Consumer`, a topic that was recreated since it was read aborts.
+        `GroupMetadata` names a group without that. Raises GenerationEndedError,
+        TransactionAbortedError, ProducerFencedError, ValueError for invalid offsets, TypeError.
         """
         self._validate_open()
         await self._transactions.commit_offsets(offsets, owner)
@@ -149,10 +148,10 @@ class Transaction:
 
         A cancellation is raised at once while records are being delivered: the transaction is still
         open, and its scope aborts if the cancellation leaves it. Later it is raised when the
-        outcome of the commit is known. Raises TransactionAbortedError if a record or offset
-        failed: then nothing of the transaction counts. Raises CommitUnknownError if the coordinator
-        does not tell the outcome within `max_block_ms`: then it may be called again, also outside
-        of the scope. Raises ProducerFencedError.
+        outcome of the commit is known. Raises TransactionAbortedError if a record or offset failed:
+        then the transaction has no effect. Raises CommitUnknownError if the coordinator does not
+        return the outcome within `max_block_ms`: then it may be called again, also outside of the
+        scope. Raises ProducerFencedError.
         """
         async with self._ending:
             if self._outcome is TransactionOutcome.UNKNOWN:
@@ -201,7 +200,7 @@ class Transaction:
             )
 
     async def _abort_for(self, error: BaseException) -> None:
-        """Abort because of `error`, which goes on.
+        """Abort because of `error`, which the caller raises.
 
         Raises ProducerFencedError instead of a TransactionAbortedError that comes from it.
         """
@@ -211,7 +210,8 @@ class Transaction:
             if isinstance(failed, ProducerFencedError) and isinstance(
                 error, TransactionAbortedError
             ):
-                raise fresh(failed) from error  # the reason, which a refused batch does not tell
+                # The reason: the error of a refused batch does not have it.
+                raise fresh(failed) from error
             # The coordinator aborts it after its timeout.
             log.warning("%s: abort failed: %s", self._transactions.transactional_id, failed)
             error.add_note(f"The transaction could not be aborted: {failed}")

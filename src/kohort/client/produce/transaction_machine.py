@@ -4,10 +4,10 @@
     Initializing, InTransaction, Committing → AbortableError → Aborting
     any → FatalError, for good
 
-Pure: what is sent, and when, is the concern of `Transactions`.
+Pure: `Transactions` sends the requests.
 
 Two protocols exist. In the first (`transaction.version` 0 and 1) each partition is added by a
-request before its first batch, and sequences go on through transactions. In the second (KIP-890)
+request before its first batch, and sequences continue across transactions. In the second (KIP-890)
 the first batch adds its partition, and each end of a transaction gives the producer a new epoch.
 """
 
@@ -49,7 +49,7 @@ VALID_PREVIOUS_STATES: Final = {
 
 
 class Verdict(Enum):
-    """What an error code means for the transaction."""
+    """Effect of an error code on the transaction."""
 
     AGAIN = "send the request again"
     LOOK_UP = "look the coordinator up, and send the request again"
@@ -88,9 +88,9 @@ _FATAL_OF_PRODUCE: Final = _UNAUTHORIZED | {
 
 
 def judge(api: str, code: ErrorCode, *, aborting: bool = False) -> Verdict:
-    """What an error code of that API means, as Java's producer sorts them.
+    """The effect of an error code of an API, as in Java's producer.
 
-    `aborting`: the request is EndTxn with an abort, which cannot be answered by another abort.
+    `aborting`: the request is EndTxn with an abort, after which another abort makes no sense.
     """
     if api == "produce":  # of a batch that is given up: `DeliveryResults` retries
         return Verdict.FATAL if code in _FATAL_OF_PRODUCE else Verdict.ABORT
@@ -113,7 +113,7 @@ class TransactionMachine:
         self.ended_producer = NOBODY
         """The id and epoch before the last ones."""
         self.error: KohortError | None = None
-        """Why the transaction has to be aborted, or the producer cannot go on."""
+        """Why the transaction has to be aborted, or the producer has failed."""
         self.adds_by_request = True
         """Whether partitions and groups are added by requests: the first protocol."""
         self.needs_epoch = False
@@ -134,7 +134,7 @@ class TransactionMachine:
 
     @property
     def needs_end(self) -> bool:
-        """Whether the coordinator may know of the transaction, so that it has to be ended."""
+        """Whether the coordinator may have the transaction, so that it has to be ended."""
         return self._has_sent or bool(self._partitions) or bool(self._groups)
 
     def initialize(self) -> None:

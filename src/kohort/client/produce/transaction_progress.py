@@ -51,7 +51,7 @@ class TransactionProgress:
 
     @property
     def final_outcome(self) -> TransactionOutcome:
-        """The outcome of the transaction if nothing more is sent for it."""
+        """The outcome of the transaction if no more requests are sent for it."""
         if self.is_committed:
             return TransactionOutcome.COMMITTED
         is_unknown = self._undecided_commits > 0

@@ -1,7 +1,7 @@
-"""The requests of a transactional producer to coordinators, and what their errors change.
+"""The requests of a transactional producer to coordinators, and the effects of their errors.
 
 Each is repeated until the coordinator accepts it, the time is over (GaveUpError), or an error
-changes the state of the transaction as `judge` says. The caller sends one at a time.
+changes the state of the transaction (`judge`). The caller sends one at a time.
 """
 
 import logging
@@ -71,18 +71,18 @@ class TransactionRequests:
         self._machine = machine
         self._progress = progress
 
-    async def init_producer_id(self, known: ProducerId) -> tuple[ProducerId, bool]:
+    async def init_producer_id(self, producer_id: ProducerId) -> tuple[ProducerId, bool]:
         """InitProducerId: (a producer id, or its next epoch; the machine's `adds_by_request`)."""
 
         async def ask(connection: Connection) -> tuple[ProducerId, bool]:
             response = await connection.send(
                 "init_producer_id",
-                min_version=0 if known == NOBODY else _BUMPS_SINCE,
+                min_version=0 if producer_id == NOBODY else _BUMPS_SINCE,
                 max_version=5,
                 transactional_id=self._transactional_id,
                 transaction_timeout_ms=self._config.transaction_timeout_ms,
-                producer_id=known.id,
-                producer_epoch=known.epoch,
+                producer_id=producer_id.id,
+                producer_epoch=producer_id.epoch,
             )
             _raise_for(response.error_code, "init_producer_id")
             producer = ProducerId(response.producer_id, response.producer_epoch)
@@ -256,14 +256,14 @@ class TransactionRequests:
 
         def may_retry(error: BaseException) -> bool:
             if isinstance(error, KafkaError):
-                verdict = judge(api, error.code, aborting=aborting)
-                return verdict in (Verdict.AGAIN, Verdict.LOOK_UP)
+                meaning = judge(api, error.code, aborting=aborting)
+                return meaning in (Verdict.AGAIN, Verdict.LOOK_UP)
             return is_retriable(error)
 
         try:
             return await retrying(
                 attempt,
-                what=f"{api} of transactional id {self._transactional_id!r}",
+                operation=f"{api} of transactional id {self._transactional_id!r}",
                 timeout_ms=self._config.max_block_ms if timeout_ms is None else timeout_ms,
                 backoff=self._cluster.backoff(
                     min(_FIRST_RETRY_BACKOFF_MS, self._cluster.config.retry_backoff_ms)
@@ -281,9 +281,9 @@ class TransactionRequests:
 
     async def _refused(self, api: str, error: KafkaError, *, aborting: bool) -> KohortError:
         """Change the state by the error; returns the error to raise."""
-        verdict = judge(api, error.code, aborting=aborting)
-        log.debug("%s: %s: %s: %s", self._transactional_id, api, error, verdict.value)
-        if verdict is Verdict.ABORT:
+        meaning = judge(api, error.code, aborting=aborting)
+        log.debug("%s: %s: %s: %s", self._transactional_id, api, error, meaning.value)
+        if meaning is Verdict.ABORT:
             if self._machine.state is State.INITIALIZING:
                 self._machine.not_initialized()
             else:
@@ -291,7 +291,7 @@ class TransactionRequests:
             return error
         fatal: KohortError = error
         # A commit after the coordinator's abort is INVALID_TXN_STATE.
-        if verdict is Verdict.FENCED or error.code is ErrorCode.invalid_txn_state:
+        if meaning is Verdict.FENCED or error.code is ErrorCode.invalid_txn_state:
             fatal = fenced(
                 self._transactional_id,
                 error,
@@ -305,7 +305,7 @@ class TransactionRequests:
         return fatal
 
     async def _is_current(self) -> bool:
-        """Whether nobody has fenced this producer: the coordinator has its id and epoch.
+        """Whether this producer is not fenced: the coordinator has its id and epoch.
 
         EndTxn v5 gives the next epoch before all markers are written. Until then Apache Kafka 4.3
         refuses an abort in that epoch by PRODUCER_FENCED, where it refuses all other requests by
@@ -357,15 +357,15 @@ def _adds_by_request(connection: Connection) -> bool:
     return connection.feature(_FEATURE) < _ADDED_BY_PRODUCE
 
 
-def _raise_for(code: ErrorCode, what: str) -> None:
+def _raise_for(code: ErrorCode, subject: str) -> None:
     if code is not ErrorCode.none:
-        raise KafkaError(code, what)
+        raise KafkaError(code, subject)
 
 
 def _raise_worst(codes: Mapping[TopicPartition, ErrorCode]) -> None:
-    """Raise the first error; those that the others caused (OPERATION_NOT_ATTEMPTED) come last."""
+    """Raise the first error; OPERATION_NOT_ATTEMPTED only if there is no other."""
     failed = {tp: code for tp, code in codes.items() if code is not ErrorCode.none}
     for tp, code in sorted(
-        failed.items(), key=lambda each: (each[1] is ErrorCode.operation_not_attempted, each[0])
+        failed.items(), key=lambda item: (item[1] is ErrorCode.operation_not_attempted, item[0])
     ):
         raise KafkaError(code, str(tp))

@@ -41,7 +41,7 @@ log: Final = logging.getLogger("kohort.client.transactions")
 class Transactions:
     """The transactions of one producer; a `ProducerIdentity`.
 
-    `settle` waits until no batch waits or is in flight; it sends those that wait, unless the
+    `settle` waits until no batch waits or is in flight. It sends waiting batches, unless the
     transaction failed.
     """
 
@@ -105,7 +105,7 @@ class Transactions:
         return error if isinstance(error, TransactionAbortedError) else self._aborted(error)
 
     async def acquire(self) -> None:
-        """Nothing is to be done: an id is there before the first transaction."""
+        """No-op: the id exists before the first transaction."""
 
     def may_send(self, tp: TopicPartition) -> bool:
         return self.machine.has(tp)
@@ -113,7 +113,7 @@ class Transactions:
     def sending(self) -> None:
         self.machine.sending()
 
-    def renew(self, of: ProducerId, code: ErrorCode) -> bool:  # noqa: ARG002
+    def renew(self, producer_id: ProducerId, code: ErrorCode) -> bool:  # noqa: ARG002
         """No batch of a transaction may change its epoch: the transaction is aborted."""
         return False
 
@@ -139,7 +139,7 @@ class Transactions:
     async def initialize(self) -> None:
         """Get id and epoch, which fences older producers and aborts their transaction.
 
-        Does nothing if that is done. Raises ProducerFencedError, KafkaError, GaveUpError.
+        No-op if that is done. Raises ProducerFencedError, KafkaError, GaveUpError.
         """
         async with self._lock:
             self._raise_if_fatal()
@@ -185,7 +185,7 @@ class Transactions:
         )
 
     async def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
-        """Have the offsets committed with the transaction.
+        """Commit the offsets with the transaction.
 
         Raises TransactionAbortedError if it has to be aborted, GenerationEndedError, ValueError,
         TypeError.
@@ -228,14 +228,14 @@ class Transactions:
         )
 
     async def deliver(self) -> None:
-        """Send what waits, until the outcome of every record is known. No record may follow."""
+        """Send waiting records until the outcome of each is known. No record may follow."""
         if self.machine.state is not State.COMMITTING:
             await self._settle()
             if self.machine.state is State.IN_TRANSACTION:
                 self.machine.commit()
 
     async def commit(self) -> None:
-        """Commit what was delivered; abort if anything failed.
+        """Commit, or abort if a record or offset failed.
 
         Raises TransactionAbortedError after an abort, CommitUnknownError, ProducerFencedError.
         """
@@ -290,14 +290,14 @@ class Transactions:
                     )
 
     async def abort(self) -> None:
-        """Drop what waits, and abort.
+        """Drop waiting records, and abort.
 
         Raises ProducerFencedError, KafkaError, and GaveUpError: then it may be repeated.
         """
         began = self._now()
         if self.machine.state is State.COMMITTING:
             raise KohortError("whether it is committed is not known: only commit may be repeated")
-        self._progress.end(self._progress.final_outcome)  # whatever becomes of the request
+        self._progress.end(self._progress.final_outcome)  # also if the request fails
         self._raise_if_fatal()
         self.machine.abort(TransactionAbortedError("the transaction is aborted"))
         await self._settle()
@@ -319,7 +319,7 @@ class Transactions:
                 except KohortError:
                     if commit:
                         self._progress.end(self._progress.final_outcome)
-                    return  # the state says why
+                    return  # the state has the reason
             if commit:
                 self._progress.end(TransactionOutcome.COMMITTED)
             producer = machine.producer

@@ -1,4 +1,4 @@
-"""Properties and options as they are given: other clients' names, files, layers, and hints."""
+"""Reads properties and options: other clients' names, files, layers, and hints in errors."""
 
 from kohort.client.properties.fields import (
     DURATION_FIELDS,

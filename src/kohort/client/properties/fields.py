@@ -35,11 +35,15 @@ def jaas_options(jaas: str) -> dict[str, str]:
 
     As in Java, a value is in double or single quotes, or in none.
     """
-    found = {name: (twice or once, bare) for name, twice, once, bare in _JAAS_OPTION.findall(jaas)}
-    return {name: bare or re.sub(r"\\(.)", r"\1", quoted) for name, (quoted, bare) in found.items()}
+    options = {
+        name: (twice or once, bare) for name, twice, once, bare in _JAAS_OPTION.findall(jaas)
+    }
+    return {
+        name: bare or re.sub(r"\\(.)", r"\1", quoted) for name, (quoted, bare) in options.items()
+    }
 
 
 def jaas_credentials(jaas: str) -> dict[str, str]:
     """`username` and `password` of a `sasl.jaas.config` line, if it has them."""
-    found = jaas_options(jaas)
-    return {name: found[name] for name in ("username", "password") if name in found}
+    options = jaas_options(jaas)
+    return {name: options[name] for name in ("username", "password") if name in options}

@@ -19,7 +19,7 @@ _PAIR: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", r
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _NAMED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _TRIMMED: Final = "".join(map(chr, range(ord(" ") + 1)))
-"""What Java's String.trim removes."""
+"""Characters that Java's String.trim removes."""
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -35,30 +35,30 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """What java.util.Properties loads of the text of a file.
+    """Parse the text of a file as java.util.Properties does.
 
-    Raises ConfigError, whose text has no value: that may be a password.
+    Raises ConfigError, whose text contains no values: they may be passwords.
     """
     properties = {}
     for line in _logical_lines(text):
-        found = _PAIR.fullmatch(line)
-        assert found is not None
+        pair = _PAIR.fullmatch(line)
+        assert pair is not None
         try:
-            name = _unescaped(found[1])
-            properties[name] = _unescaped(found[2])
+            name = _unescaped(pair[1])
+            properties[name] = _unescaped(pair[2])
         except ValueError:
             raise ConfigError(
-                f"property {found[1]} has a \\u without the four hexadecimal digits of a "
+                f"property {pair[1]} has a \\u without the four hexadecimal digits of a "
                 "character; a backslash itself is written \\\\"
             ) from None
     return properties
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines joined with those that continue them, without comments, blank lines and indentation."""
+    """Lines with their continuation lines, without comments, blank lines and indentation."""
     joined = ""
-    for each in _LINE_END.split(text):
-        line = each.lstrip(_BLANK)
+    for physical_line in _LINE_END.split(text):
+        line = physical_line.lstrip(_BLANK)
         if not joined and line[:1] in ("", "#", "!"):
             continue
         is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1

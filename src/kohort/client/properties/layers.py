@@ -1,8 +1,8 @@
-"""Puts explicit properties over those of a file, whatever the spelling of each.
+"""Merges explicit properties with those of a file, under the names of either client.
 
-Java's and librdkafka's clients have different names for one property, and one fact has several
-properties: a login is a JAAS line, or user name and password. An explicit property beats all of the
-file that say the same thing. Two that contradict each other in one place are an error.
+Java's and librdkafka's clients have different names for one property, and one setting can have
+several properties: a login is a JAAS line, or user name and password. An explicit property replaces
+all properties of the file with the same meaning. A contradiction within one layer is an error.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ _AUTHORITIES: Final = (
     "ssl.ca.location", "ssl.truststore.location", "ssl.truststore.certificates",
 )  # fmt: skip
 _TEXT: Final = ("ssl.keystore.certificate.chain", "ssl.keystore.key")
-_BEATS: Final[Mapping[str, tuple[str, ...]]] = {
+_REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(_AUTHORITIES, _AUTHORITIES),
     "ssl.certificate.location": ("ssl.keystore.location", *_TEXT),
     "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location", *_TEXT),
@@ -52,42 +52,50 @@ _BEATS: Final[Mapping[str, tuple[str, ...]]] = {
     "ssl.keystore.key": ("ssl.key.location",),
     _LINE: _LOGIN,
 }
-"""Explicit property → those of the file that it replaces, beside its own name."""
+"""Explicit property → properties of the file that it replaces, besides its own name."""
 
 
 def in_javas_names(properties: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:
     """The properties by Java's names.
 
-    Raises ConfigError if one is given by both names with different values; `prefix` is what the
-    error puts before each name.
+    Raises ConfigError for a property under both names with different values; `prefix` precedes each
+    name in the error.
     """
     renamed = dict(properties)
-    for theirs, name in LIBRDKAFKA.items():
-        if theirs in renamed:
-            value = renamed.pop(theirs)
+    for librdkafka_name, name in LIBRDKAFKA.items():
+        if librdkafka_name in renamed:
+            value = renamed.pop(librdkafka_name)
             if renamed.setdefault(name, value) != value:
-                raise contradiction(theirs, name, prefix)
+                raise contradiction(librdkafka_name, name, prefix)
     return renamed
 
 
-def contradiction(one: str, other: str, prefix: str) -> ConfigError:
-    """The error for two properties that say different things."""
-    return ConfigError(f"options {prefix}{one} and {prefix}{other} contradict each other; give one")
+def contradiction(first: str, other: str, prefix: str) -> ConfigError:
+    """The error for two properties that contradict each other."""
+    return ConfigError(
+        f"options {prefix}{first} and {prefix}{other} contradict each other; give one"
+    )
 
 
 def over(file: Mapping[str, str], explicit: Mapping[str, str]) -> dict[str, str]:
-    """The `explicit` properties, and those of a file that they do not replace.
+    """The `explicit` properties, and the properties of a file that they do not replace.
 
     Contradictions within one of the two remain.
     """
-    given = {LIBRDKAFKA.get(name, name): value for name, value in explicit.items()}
-    left = _without_other_protocols(file, given.get("security.protocol"))
-    if not given.keys().isdisjoint(_LOGIN) and _LINE in left:
-        left |= {f"sasl.{name}": value for name, value in jaas_credentials(left.pop(_LINE)).items()}
-    beaten = {*given, *(each for name in given for each in _BEATS.get(name, ()))}
-    beaten |= {_CLIENT[each] for each in jaas_options(given.get(_LINE, "")) if each in _CLIENT}
-    kept = {name: value for name, value in left.items() if LIBRDKAFKA.get(name, name) not in beaten}
-    return kept | dict(explicit)
+    renamed = {LIBRDKAFKA.get(name, name): value for name, value in explicit.items()}
+    remaining = _without_other_protocols(file, renamed.get("security.protocol"))
+    if not renamed.keys().isdisjoint(_LOGIN) and _LINE in remaining:
+        remaining |= {
+            f"sasl.{name}": value for name, value in jaas_credentials(remaining.pop(_LINE)).items()
+        }
+    beaten = {*renamed, *(replaced for name in renamed for replaced in _REPLACES.get(name, ()))}
+    beaten |= {
+        _CLIENT[option] for option in jaas_options(renamed.get(_LINE, "")) if option in _CLIENT
+    }
+    not_replaced = {
+        name: value for name, value in remaining.items() if LIBRDKAFKA.get(name, name) not in beaten
+    }
+    return not_replaced | dict(explicit)
 
 
 def _without_other_protocols(file: Mapping[str, str], protocol: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Gathers what is wrong with options, so that one error tells all of it."""
+"""Collects the errors of options, so that they are raised as one."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -32,7 +32,7 @@ class OptionErrors:
         self._texts.extend(texts)
 
     def of(self, make: Callable[[], T], otherwise: T) -> T:
-        """What `make` makes; `otherwise` if it raises ConfigError, whose text is kept."""
+        """The result of `make`; `otherwise` if it raises ConfigError, whose text is collected."""
         try:
             return make()
         except RefusedOptionsError as error:

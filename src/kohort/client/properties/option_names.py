@@ -46,7 +46,7 @@ _NAMED_HERE: Final = {
 }
 """Name in Kafka or another client, with underscores → name here."""
 _ALSO: Final = {"auto_offset_reset": "start_offset"}
-"""Kafka's names that are accepted beside those here."""
+"""Kafka's names that are accepted besides the names here."""
 _IN_CLIENT_CONFIG: Final = "pass it to ClientConfig(bootstrap=…, client_id=…, security=…)"
 _TOPICS: Final = "it is an option of ConsumerGroup; Consumer has assign_topics(…)"
 _IN_GROUP: Final = "it is an option of ConsumerGroup"
@@ -104,7 +104,7 @@ _INSTEAD: Final = {
     "reconnect_backoff_max_ms": f"{_PAUSES}, up to retry_backoff_max_ms",
     **dict.fromkeys(("retries", "message_send_max_retries"), _RETRIES),
 }
-"""What to do in place of an option that the class does not have."""
+"""Advice instead of an option that the class does not have."""
 _NOTHING_LIKE_IT: Final = frozenset(
     {
         *("allow_auto_create_topics", "enable_incremental_fetch_sessions", "kafka_client"),
@@ -133,11 +133,11 @@ _BY_NAME: Final = {
 """How each class is created."""
 
 
-def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The error for an option that `owner` does not have; its text says which one is meant."""
-    names = sorted(known)
+def unknown_option(owner: str, name: str, existing: Iterable[str]) -> ConfigError:
+    """The error for an option that `owner` does not have; its text suggests another name."""
+    names = sorted(existing)
     plain = name.lower().replace(".", "_").replace("-", "_")
-    here = plain if plain in names else _NAMED_HERE.get(plain)
+    own_name = plain if plain in names else _NAMED_HERE.get(plain)
     of_security = plain == "security_protocol" or plain.startswith(("sasl_", "ssl_"))
     if plain.startswith("sasl_kerberos_"):
         hint = f"; {_KERBEROS}"
@@ -145,9 +145,9 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
         hint = f"; {_IN_CONTEXT}"
     elif of_security and "mechanism" not in names:
         hint = f"; {_SECURITY}"
-    elif here in names:
-        hint = f"; {here} is its name here"
-    elif (instead := _INSTEAD.get(plain) or _INSTEAD.get(here or "")) is not None:
+    elif own_name in names:
+        hint = f"; {own_name} is its name here"
+    elif (instead := _INSTEAD.get(plain) or _INSTEAD.get(own_name or "")) is not None:
         hint = f"; {instead}"
     elif plain in _NOTHING_LIKE_IT:
         hint = ""
@@ -157,23 +157,25 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
 
 
 def with_known_names(
-    owner: str, options: Mapping[str, Any], known: Collection[str]
+    owner: str, options: Mapping[str, Any], option_names: Collection[str]
 ) -> dict[str, Any]:
     """The options under their names here.
 
-    Raises ConfigError with a hint for one that is not among `known`, and for one that is given
+    Raises ConfigError with a hint for a name that is not among `option_names`, and for one given
     under two names.
     """
-    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for name, value in options.items():
-        own = _ALSO.get(name, name)
-        if own not in known:
-            raise unknown_option(owner, name, known)
-        if own in found:
-            both = " and ".join(each for each in options if _ALSO.get(each, each) == own)
-            raise ConfigError(f"{owner}: {both} are one option, give one of them")
-        found[own] = value
-    return found
+        own_name = _ALSO.get(name, name)
+        if own_name not in option_names:
+            raise unknown_option(owner, name, option_names)
+        if own_name in renamed:
+            duplicates = " and ".join(
+                option for option in options if _ALSO.get(option, option) == own_name
+            )
+            raise ConfigError(f"{owner}: {duplicates} are one option, give one of them")
+        renamed[own_name] = value
+    return renamed
 
 
 class _Arguments:
@@ -181,26 +183,36 @@ class _Arguments:
 
     def __init__(self, owner: str, create: Callable[..., None]) -> None:
         parameters = list(inspect.signature(create).parameters.values())[1:]
-        named = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
-        found = {each.name for each in named}
-        for each in parameters:
-            if each.kind is each.VAR_KEYWORD:
-                found |= _options_of(each).keys()
+        named = [
+            parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        names = {parameter.name for parameter in named}
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                names |= _options_of(parameter).keys()
         self.owner = owner
-        self.names = frozenset(found - _ALSO.keys())
-        self._by_position = [each.name for each in named if each.kind is not each.KEYWORD_ONLY]
-        self._required = [each.name for each in named if each.default is each.empty]
+        self.names = frozenset(names - _ALSO.keys())
+        self._by_position = [
+            parameter.name for parameter in named if parameter.kind is not parameter.KEYWORD_ONLY
+        ]
+        self._required = [
+            parameter.name for parameter in named if parameter.default is parameter.empty
+        ]
 
     def validate(self, count: int, options: Mapping[str, Any]) -> None:
-        """Raise ConfigError unless so many arguments by position fit beside the named ones."""
-        given = self._by_position[:count]
-        if count > len(given):
-            most = f"only {' and '.join(given)} may be" if given else "all have to be named"
+        """Raise ConfigError unless `count` positional arguments fit the named ones."""
+        by_position = self._by_position[:count]
+        if count > len(by_position):
+            most = (
+                f"only {' and '.join(by_position)} may be"
+                if by_position
+                else "all have to be named"
+            )
             number = "1 argument is" if count == 1 else f"{count} arguments are"
             raise self._error(f"{number} given by position, {most}")
-        if twice := [name for name in given if name in options]:
+        if twice := [name for name in by_position if name in options]:
             raise self._error(f"{twice[0]} is given twice, by position and by name")
-        if absent := [each for each in self._required if each not in (*given, *options)]:
+        if absent := [name for name in self._required if name not in (*by_position, *options)]:
             raise self._error(f"{absent[0]} is missing")
 
     def _error(self, text: str) -> ConfigError:
@@ -226,15 +238,15 @@ def checks_arguments(cls: C) -> C:
 
 
 def shows_options(*configs: Any) -> Callable[[C], C]:
-    """Have `help` show what `**options: Unpack[…]` stands for, with the defaults of `configs`."""
+    """Have `help` show the options of `**options: Unpack[…]`, with the defaults of `configs`."""
 
     def with_signature(cls: C) -> C:
         signature = inspect.signature(cls)
-        *named, rest = signature.parameters.values()
+        *named, var_keyword = signature.parameters.values()
         # The first config has a field that is in both.
-        options = {each.name: each for config in reversed(configs) for each in fields(config)}
-        shown = [_keyword(options[name]) for name in _options_of(rest) if name in options]
-        cls.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+        options = {field.name: field for config in reversed(configs) for field in fields(config)}
+        keywords = [_keyword(options[name]) for name in _options_of(var_keyword) if name in options]
+        cls.__signature__ = signature.replace(parameters=[*named, *keywords])  # type: ignore[attr-defined]
         return cls
 
     return with_signature

@@ -47,7 +47,7 @@ class DriftError(KohortError):
 
 
 class NotCommittedError(KohortError):
-    """The commits after the reset differ from those of the plan."""
+    """The commits after the reset differ from the plan."""
 
 
 # --- plan
@@ -245,8 +245,8 @@ def _active(group: GroupId, described: GroupDescription) -> str:
 def describe_members(described: GroupDescription) -> str:
     """The number of members, and the names of the first few."""
     names = [member.name for member in described.members]
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"{len(names)} member{'' if len(names) == 1 else 's'}: {shown or 'joining now'}"
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"{len(names)} member{'' if len(names) == 1 else 's'}: {listed or 'joining now'}"
 
 
 async def committed_by_all(

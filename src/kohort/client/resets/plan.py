@@ -91,8 +91,7 @@ class ResetPlan:
     def drift(
         self, current: Mapping[GroupId, Mapping[TopicPartition, OffsetAndMetadata]]
     ) -> tuple[Drift, ...]:
-        """The partitions whose commits are not at `old`. Only offsets are compared, not
-        metadata."""
+        """The partitions whose commits are not at `old`. Compares offsets, not metadata."""
         drifts = (
             Drift(
                 change.group,

@@ -1,4 +1,4 @@
-"""TLS and SASL of a client: settings, key stores, tokens, and what properties say of them.
+"""TLS and SASL of a client: settings, key stores, tokens, and properties for them.
 
 `ClientCredentials` is imported when it is first used: it brings an HTTP client.
 """

@@ -33,14 +33,14 @@ class ClientCredentials:
         encode: bool = False,
         timeout_ms: int = 10_000,
     ) -> None:
-        """`encode`: id and secret are form-encoded first, as the RFC has it and not all servers.
+        """`encode`: form-encode id and secret first, as the RFC requires but not all servers do.
 
         Raises ConfigError for a URL that is neither https nor, on this machine, http.
         """
         _validate(url)
         name, secret = (
-            (urllib.parse.quote_plus(each) if encode else each)
-            for each in (client_id, client_secret)
+            (urllib.parse.quote_plus(part) if encode else part)
+            for part in (client_id, client_secret)
         )
         basic = base64.b64encode(f"{name}:{secret}".encode()).decode()
         form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
@@ -62,26 +62,26 @@ class ClientCredentials:
         """
         async with self._lock:
             if not self._token or time.monotonic() >= self._renew_at_s:
-                response = await asyncio.to_thread(self._asked)
+                response = await asyncio.to_thread(self._request_token)
                 self._token = str(response["access_token"])
                 lifetime_s = response.get("expires_in") or 0
                 self._renew_at_s = time.monotonic() + _RENEWED_AT * lifetime_s
             return self._token
 
-    def _asked(self) -> dict[str, Any]:
+    def _request_token(self) -> dict[str, Any]:
         try:
-            found = json.loads(fetch(self._request, self._timeout_s))
+            response = json.loads(fetch(self._request, self._timeout_s))
         except StatusError as error:
             kind = AuthenticationError if error.status in _REFUSED else KohortError
             raise kind(f"token endpoint {self._url}: {error}: {error.text}") from None
         except (OSError, ValueError, HTTPException) as error:
             raise KohortError(f"token endpoint {self._url}: {error!r}") from None
-        if not isinstance(found, dict) or not found.get("access_token"):
+        if not isinstance(response, dict) or not response.get("access_token"):
             raise KohortError(f"token endpoint {self._url} responded without access_token")
-        if not isinstance(found.get("expires_in") or 0, int | float):
-            told = "responded with expires_in that is no number"
-            raise KohortError(f"token endpoint {self._url} {told}")
-        return found
+        if not isinstance(response.get("expires_in") or 0, int | float):
+            reason = "responded with expires_in that is no number"
+            raise KohortError(f"token endpoint {self._url} {reason}")
+        return response
 
 
 def _validate(url: str) -> None:

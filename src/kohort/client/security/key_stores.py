@@ -44,7 +44,7 @@ class KeyStore:
 def read_key_store(path: str, password: str | None, key_password: str | None) -> KeyStore | None:
     """The content of a file in JKS or PKCS12, told apart by their first bytes; None for PEM.
 
-    Without `key_password` that of the store is taken. Raises ConfigError with the reason.
+    Without `key_password` the password of the store is used. Raises ConfigError with the reason.
     """
     try:
         content = Path(path).read_bytes()
@@ -61,7 +61,7 @@ def read_key_store(path: str, password: str | None, key_password: str | None) ->
 
 
 def _sha1(data: bytes) -> bytes:
-    """The digest that the format has; what it protects is the file's owner's to protect."""
+    """The digest that the format prescribes; its strength is not this client's choice."""
     return hashlib.sha1(data, usedforsecurity=False).digest()
 
 
@@ -87,9 +87,11 @@ def _read_jks(content: bytes, password: str | None, key_password: str | None) ->
         if key_password is None:
             raise ValueError("it needs a password")
         key = _pem("PRIVATE KEY", _unprotected(chains[0][0], key_password))
-        chain = "".join(_pem("CERTIFICATE", each) for each in chains[0][1])
+        chain = "".join(_pem("CERTIFICATE", certificate) for certificate in chains[0][1])
     return KeyStore(
-        trusted="".join(_pem("CERTIFICATE", each) for each in trusted), chain=chain, key=key
+        trusted="".join(_pem("CERTIFICATE", certificate) for certificate in trusted),
+        chain=chain,
+        key=key,
     )
 
 
@@ -127,16 +129,16 @@ class _JksReader:
         self._take(size)
 
     def _int32(self) -> int:
-        found: int = _int32(self._content, self._at)[0]
+        number: int = _int32(self._content, self._at)[0]
         self._at += 4
-        return found
+        return number
 
     def _take(self, size: int) -> bytes:
-        taken = self._content[self._at : self._at + size]
-        if size < 0 or len(taken) < size:
+        chunk = self._content[self._at : self._at + size]
+        if size < 0 or len(chunk) < size:
             raise ValueError(_WRONG_PASSWORD)
         self._at += size
-        return taken
+        return chunk
 
 
 def _unprotected(protected: bytes, password: str) -> bytes:
@@ -162,9 +164,9 @@ def _octets(protected: bytes) -> bytes:
     return protected[start:end]
 
 
-def _der(data: bytes, at: int) -> tuple[int, int]:
-    """Where the content of the DER element at `at` begins and ends."""
-    size, start = data[at + 1], at + 2
+def _der(data: bytes, position: int) -> tuple[int, int]:
+    """Where the content of the DER element at `position` begins and ends."""
+    size, start = data[position + 1], position + 2
     if size & 0x80:
         width = size & 0x7F
         size, start = int.from_bytes(data[start : start + width], "big"), start + width
@@ -180,17 +182,18 @@ def _read_pkcs12(content: bytes, password: str | None) -> KeyStore:
             "PKCS12 stores need a package that is not installed: pip install 'kohort[pkcs12]'"
         ) from None
     der = serialization.Encoding.DER
-    found = pkcs12.load_pkcs12(content, None if password is None else password.encode())
+    store = pkcs12.load_pkcs12(content, None if password is None else password.encode())
     others = "".join(
-        _pem("CERTIFICATE", each.certificate.public_bytes(der)) for each in found.additional_certs
+        _pem("CERTIFICATE", certificate.certificate.public_bytes(der))
+        for certificate in store.additional_certs
     )
-    if found.key is None or found.cert is None:
+    if store.key is None or store.cert is None:
         return KeyStore(trusted=others, chain="", key="")
-    key = found.key.private_bytes(
+    key = store.key.private_bytes(
         der, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    own = _pem("CERTIFICATE", found.cert.certificate.public_bytes(der))
-    return KeyStore(trusted=others, chain=own + others, key=_pem("PRIVATE KEY", key))
+    own_certificate = _pem("CERTIFICATE", store.cert.certificate.public_bytes(der))
+    return KeyStore(trusted=others, chain=own_certificate + others, key=_pem("PRIVATE KEY", key))
 
 
 def pem(label: str, encoded: str) -> str:

@@ -47,7 +47,7 @@ _CLASSES: Final = {
         "DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever",
     ),
 }  # fmt: skip
-"""Java's classes that do what is done here, without their packages."""
+"""Java's classes with the function of this client, without their packages."""
 _METHOD: Final = "sasl.oauthbearer.method"
 _JAVAS: Final = (
     *SECURITY_FIELDS, *_CLASSES, _METHOD, _TRUSTED, _CHAIN, _KEY, _HOSTNAME, _ENDPOINT,
@@ -65,43 +65,45 @@ _FIELD: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 _FIELDS: Final = {field: name for name, field in SECURITY_FIELDS.items()}
 """Field of `Security` → property."""
 _EXTENSION: Final = "extension_"
-"""What the names of SASL extensions begin with in a JAAS line."""
+"""Prefix of the names of SASL extensions in a JAAS line."""
 
 
-class _Given(dict[str, str]):
-    """Properties by Java's names, and what errors put before each name."""
+class _OwnProperties(dict[str, str]):
+    """Security properties by Java's names, with a prefix for names in errors."""
 
-    def __init__(self, given: Mapping[str, str], prefix: str) -> None:
+    def __init__(self, properties: Mapping[str, str], prefix: str) -> None:
         """Raises ConfigError if one is given twice, by Java's name and librdkafka's."""
-        known = {name: value for name, value in given.items() if name in SECURITY_PROPERTIES}
-        super().__init__(in_javas_names(known, prefix=prefix))
+        own_properties = {
+            name: value for name, value in properties.items() if name in SECURITY_PROPERTIES
+        }
+        super().__init__(in_javas_names(own_properties, prefix=prefix))
         self.prefix = prefix
 
 
 def security_of_properties(properties: Mapping[str, str], *, prefix: str = "") -> Security:
-    """The `Security` that `properties` describe; those of other families are ignored.
+    """The `Security` that `properties` describe; properties of other families are ignored.
 
-    Raises ConfigError, which names all that is wrong, also stores that cannot be read. `prefix` is
-    what the error puts before each name.
+    Raises ConfigError with all errors, including unreadable stores. `prefix` precedes each name in
+    the error.
     """
-    given = _Given(properties, prefix)
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    own_properties = _OwnProperties(properties, prefix)
+    protocol = own_properties.get("security.protocol", "PLAINTEXT").upper()
     refusals, nothing = OptionErrors(), dict[str, Any]()
     fields: dict[str, Any] = {"protocol": protocol}
     if "SASL" in protocol:
-        fields |= refusals.of(lambda: _authentication(given), nothing)
+        fields |= refusals.of(lambda: _authentication(own_properties), nothing)
     else:
-        refusals.add(_pointless(given, protocol, "sasl.", "SASL_SSL or SASL_PLAINTEXT"))
+        refusals.add(_pointless(own_properties, protocol, "sasl.", "SASL_SSL or SASL_PLAINTEXT"))
     if "SSL" in protocol:
         for part in (_checked_hostname, _authorities, _certificate):
-            fields |= refusals.of(partial(part, given), nothing)
+            fields |= refusals.of(partial(part, own_properties), nothing)
     else:
-        refusals.add(_pointless(given, protocol, "ssl.", "SSL or SASL_SSL"))
+        refusals.add(_pointless(own_properties, protocol, "ssl.", "SSL or SASL_SSL"))
     refusals.end()
     families = f"{prefix}security.protocol and {prefix}ssl.*"
-    found = _named(given, families, lambda: Security(**fields))
-    _named(given, f"{prefix}ssl.*", found.context)
-    return found
+    security = _named(own_properties, families, lambda: Security(**fields))
+    _named(own_properties, f"{prefix}ssl.*", security.context)
+    return security
 
 
 def security_of_file(
@@ -109,7 +111,7 @@ def security_of_file(
 ) -> Security:
     """The `Security` of a properties file, as `--command-config` of Kafka's tools.
 
-    `explicit` properties replace those of the file that say the same thing. Other properties in the
+    `explicit` properties replace those of the file with the same meaning. Other properties of the
     file are ignored. Raises ConfigError.
     """
     try:
@@ -118,79 +120,84 @@ def security_of_file(
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _named(given: _Given, options: str, make: Callable[[], T]) -> T:
-    """What `make` makes; its ConfigError names `options`, and properties in place of fields."""
+def _named(own_properties: _OwnProperties, options: str, make: Callable[[], T]) -> T:
+    """Call `make`; its ConfigError names `options`, and properties in place of fields."""
     try:
         return make()
     except ConfigError as error:
-        properties = {field: given.prefix + name for field, name in _FIELDS.items()}
-        text = _FIELD.sub(lambda found: properties.get(found[0], found[0]), str(error))
+        properties = {field: own_properties.prefix + name for field, name in _FIELDS.items()}
+        text = _FIELD.sub(lambda match: properties.get(match[0], match[0]), str(error))
         raise ConfigError(f"options {options}: {text}") from None
 
 
-def _pointless(given: _Given, protocol: str, family: str, fit: str) -> list[str]:
+def _pointless(properties: _OwnProperties, protocol: str, family: str, fit: str) -> list[str]:
     """The refusals of properties that belong to another protocol."""
-    prefix = given.prefix
+    prefix = properties.prefix
     return [
         f"option {prefix}{name} has no effect, as {prefix}security.protocol is {protocol}: "
         f"set it to {fit}, or leave it out"
-        for name in sorted(given)
+        for name in sorted(properties)
         if name.startswith(family)
     ]
 
 
-def _contradiction(given: _Given, *names: str) -> None:
+def _contradiction(properties: _OwnProperties, *names: str) -> None:
     """Raise ConfigError if two of the properties are given with different values."""
-    found = [name for name in names if name in given]
-    if len({given[name] for name in found}) > 1:
-        raise contradiction(found[0], found[1], given.prefix)
+    present = [name for name in names if name in properties]
+    if len({properties[name] for name in present}) > 1:
+        raise contradiction(present[0], present[1], properties.prefix)
 
 
 # --- SASL ---
 
 
-def _authentication(given: _Given) -> dict[str, Any]:
-    mechanism = given.get("sasl.mechanism")
+def _authentication(properties: _OwnProperties) -> dict[str, Any]:
+    mechanism = properties.get("sasl.mechanism")
     if mechanism not in MECHANISMS:
         is_what = "is missing" if mechanism is None else f"is {mechanism!r}"
         raise ConfigError(
-            f"option {given.prefix}sasl.mechanism {is_what}; it is one of {', '.join(MECHANISMS)}"
+            f"option {properties.prefix}sasl.mechanism {is_what}; "
+            f"it is one of {', '.join(MECHANISMS)}"
         )
     for name, classes in _CLASSES.items():
-        if name in given and given[name].rpartition(".")[2] not in classes:
+        if name in properties and properties[name].rpartition(".")[2] not in classes:
             raise ConfigError(
-                f"option {given.prefix}{name} is a class of Java, which cannot be run; leave it out"
+                f"option {properties.prefix}{name} is a class of Java, which cannot be run; "
+                "leave it out"
             )
-    if (method := given.get(_METHOD, "oidc")) != "oidc":
-        raise ConfigError(f"option {given.prefix}{_METHOD} is {method}; only oidc gets tokens here")
-    if mechanism == "OAUTHBEARER":
-        return {"mechanism": mechanism} | _token(given)
-    return {"mechanism": mechanism} | _user(given)
-
-
-def _user(given: _Given) -> dict[str, str]:
-    names = ("sasl.username", "sasl.password")
-    if (line := given.get("sasl.jaas.config")) is not None:
-        _contradiction(given, "sasl.jaas.config", *names)
-        found = jaas_credentials(line)
-        if set(found) != {"username", "password"}:
-            raise ConfigError(
-                f'option {given.prefix}sasl.jaas.config has no username="…" and password="…"; '
-                f"give {given.prefix}sasl.username and {given.prefix}sasl.password instead"
-            )
-        return found
-    if missing := [name for name in names if not given.get(name)]:
+    if (method := properties.get(_METHOD, "oidc")) != "oidc":
         raise ConfigError(
-            f"option {given.prefix}{missing[0]} is missing; or give both in a line, "
-            f"{given.prefix}sasl.jaas.config"
+            f"option {properties.prefix}{_METHOD} is {method}; only oidc gets tokens here"
         )
-    return {"username": given[names[0]], "password": given[names[1]]}
+    if mechanism == "OAUTHBEARER":
+        return {"mechanism": mechanism} | _token(properties)
+    return {"mechanism": mechanism} | _user(properties)
 
 
-def _token(given: _Given) -> dict[str, Any]:
-    """A token in a file, or those of an endpoint; and SASL extensions of the JAAS line."""
-    line = jaas_options(given.get("sasl.jaas.config", ""))
-    url = given.get(_ENDPOINT)
+def _user(properties: _OwnProperties) -> dict[str, str]:
+    names = ("sasl.username", "sasl.password")
+    if (line := properties.get("sasl.jaas.config")) is not None:
+        _contradiction(properties, "sasl.jaas.config", *names)
+        credentials = jaas_credentials(line)
+        if set(credentials) != {"username", "password"}:
+            raise ConfigError(
+                f'option {properties.prefix}sasl.jaas.config has no username="…" and password="…"; '
+                f"give {properties.prefix}sasl.username and "
+                f"{properties.prefix}sasl.password instead"
+            )
+        return credentials
+    if missing := [name for name in names if not properties.get(name)]:
+        raise ConfigError(
+            f"option {properties.prefix}{missing[0]} is missing; or give both in a line, "
+            f"{properties.prefix}sasl.jaas.config"
+        )
+    return {"username": properties[names[0]], "password": properties[names[1]]}
+
+
+def _token(properties: _OwnProperties) -> dict[str, Any]:
+    """The source of tokens, a file or an endpoint, and SASL extensions of the JAAS line."""
+    line = jaas_options(properties.get("sasl.jaas.config", ""))
+    url = properties.get(_ENDPOINT)
     extensions = {
         name.removeprefix(_EXTENSION): value
         for name, value in line.items()
@@ -198,7 +205,7 @@ def _token(given: _Given) -> dict[str, Any]:
     }
     if not url:
         raise ConfigError(
-            f"option {given.prefix}{_ENDPOINT} is missing: OAUTHBEARER gets tokens there"
+            f"option {properties.prefix}{_ENDPOINT} is missing: OAUTHBEARER gets tokens there"
         )
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
@@ -206,25 +213,28 @@ def _token(given: _Given) -> dict[str, Any]:
             "token": lambda: path.read_text(encoding="utf-8-sig").strip(),
             "extensions": extensions,
         }
-    return {"token": _client_credentials(given, url, line), "extensions": extensions}
+    return {"token": _client_credentials(properties, url, line), "extensions": extensions}
 
 
-def _client_credentials(given: _Given, url: str, line: Mapping[str, str]) -> "ClientCredentials":
-    """Id and secret are those of Kafka 4's properties, else of the JAAS line, as in Java."""
+def _client_credentials(
+    properties: _OwnProperties, url: str, line: Mapping[str, str]
+) -> "ClientCredentials":
+    """Id and secret come from Kafka 4's properties, else from the JAAS line, as in Java."""
     from kohort.client.security.client_credentials import ClientCredentials
 
-    client_id = given.get(_CLIENT, line.get("clientId"))
-    secret = given.get(_SECRET, line.get("clientSecret"))
+    client_id = properties.get(_CLIENT, line.get("clientId"))
+    secret = properties.get(_SECRET, line.get("clientSecret"))
     if client_id is None or secret is None:
         raise ConfigError(
-            f"option {given.prefix}{_CLIENT if client_id is None else _SECRET} is missing; or give "
-            f'clientId="…" clientSecret="…" in {given.prefix}sasl.jaas.config'
+            f"option {properties.prefix}{_CLIENT if client_id is None else _SECRET} is missing; "
+            "or give "
+            f'clientId="…" clientSecret="…" in {properties.prefix}sasl.jaas.config'
         )
-    encode = given.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true"
-    scope = given.get("sasl.oauthbearer.scope", line.get("scope"))
+    encode = properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true"
+    scope = properties.get("sasl.oauthbearer.scope", line.get("scope"))
     return _named(
-        given,
-        given.prefix + _ENDPOINT,
+        properties,
+        properties.prefix + _ENDPOINT,
         lambda: ClientCredentials(url, client_id, secret, scope=scope, encode=encode),
     )
 
@@ -232,50 +242,59 @@ def _client_credentials(given: _Given, url: str, line: Mapping[str, str]) -> "Cl
 # --- TLS ---
 
 
-def _checked_hostname(given: _Given) -> dict[str, bool]:
-    algorithm = given.get(_HOSTNAME, "https").lower()
+def _checked_hostname(properties: _OwnProperties) -> dict[str, bool]:
+    algorithm = properties.get(_HOSTNAME, "https").lower()
     if algorithm not in ("https", "none", ""):
         raise ConfigError(
-            f"option {given.prefix}{_HOSTNAME} is {algorithm!r}; it is https, or empty for no check"
+            f"option {properties.prefix}{_HOSTNAME} is {algorithm!r}; "
+            "it is https, or empty for no check"
         )
     return {"ssl_check_hostname": algorithm == "https"}
 
 
-def _authorities(given: _Given) -> dict[str, str]:
+def _authorities(properties: _OwnProperties) -> dict[str, str]:
     files = ("ssl.ca.location", "ssl.truststore.location")
-    _contradiction(given, *files)
-    _contradiction(given, "ssl.truststore.location", _TRUSTED)
-    if _TRUSTED in given:
-        return {"ssl_cadata": _lines(given[_TRUSTED])}
-    path = next((given[name] for name in files if name in given), None)
+    _contradiction(properties, *files)
+    _contradiction(properties, "ssl.truststore.location", _TRUSTED)
+    if _TRUSTED in properties:
+        return {"ssl_cadata": _lines(properties[_TRUSTED])}
+    path = next((properties[name] for name in files if name in properties), None)
     if path is None:
         return {}
-    if (store := _store(given, "truststore", path)) is None:
+    if (store := _store(properties, "truststore", path)) is None:
         return {"ssl_cafile": path}
     if not store.trusted:
         raise ConfigError(
-            f"option {given.prefix}ssl.truststore.location: {path} has no certificates"
+            f"option {properties.prefix}ssl.truststore.location: {path} has no certificates"
         )
     return {"ssl_cadata": store.trusted}
 
 
-def _certificate(given: _Given) -> dict[str, str]:
+def _certificate(properties: _OwnProperties) -> dict[str, str]:
     files = ("ssl.certificate.location", "ssl.keystore.location")
-    _contradiction(given, *files)
-    _contradiction(given, "ssl.keystore.location", _CHAIN)
-    password = {"ssl_password": given["ssl.key.password"]} if "ssl.key.password" in given else {}
-    if _CHAIN in given or _KEY in given:
-        if missing := {_CHAIN, _KEY} - given.keys():
-            raise ConfigError(f"option {given.prefix}{missing.pop()} is missing: both are needed")
-        return {"ssl_certdata": _lines(given[_CHAIN] + given[_KEY])} | password
-    key = {"ssl_keyfile": given["ssl.key.location"]} if "ssl.key.location" in given else {}
-    path = next((given[name] for name in files if name in given), None)
+    _contradiction(properties, *files)
+    _contradiction(properties, "ssl.keystore.location", _CHAIN)
+    password = (
+        {"ssl_password": properties["ssl.key.password"]} if "ssl.key.password" in properties else {}
+    )
+    if _CHAIN in properties or _KEY in properties:
+        if missing := {_CHAIN, _KEY} - properties.keys():
+            raise ConfigError(
+                f"option {properties.prefix}{missing.pop()} is missing: both are needed"
+            )
+        return {"ssl_certdata": _lines(properties[_CHAIN] + properties[_KEY])} | password
+    key = (
+        {"ssl_keyfile": properties["ssl.key.location"]} if "ssl.key.location" in properties else {}
+    )
+    path = next((properties[name] for name in files if name in properties), None)
     if path is None:
         return key
-    if (store := _store(given, "keystore", path)) is None:
+    if (store := _store(properties, "keystore", path)) is None:
         return {"ssl_certfile": path} | key | password
     if not store.key:
-        raise ConfigError(f"option {given.prefix}ssl.keystore.location: {path} has no private key")
+        raise ConfigError(
+            f"option {properties.prefix}ssl.keystore.location: {path} has no private key"
+        )
     return {"ssl_certdata": store.chain + store.key}
 
 
@@ -286,21 +305,21 @@ def _lines(text: str) -> str:
     return "".join(pem(label, "".join(body.split())) for label, body in _PEM.findall(text)) or text
 
 
-def _store(given: _Given, which: str, path: str) -> "KeyStore | None":
+def _store(properties: _OwnProperties, which: str, path: str) -> "KeyStore | None":
     """The content of a JKS or PKCS12 store; None for a PEM file, which OpenSSL reads."""
     from kohort.client.security.key_stores import read_key_store
 
-    kind = given.get(f"ssl.{which}.type", "JKS").upper()
+    kind = properties.get(f"ssl.{which}.type", "JKS").upper()
     if kind not in _STORE_TYPES:
         raise ConfigError(
-            f"option {given.prefix}ssl.{which}.type is {kind}; "
+            f"option {properties.prefix}ssl.{which}.type is {kind}; "
             f"it is one of {', '.join(_STORE_TYPES)}"
         )
     try:
         return read_key_store(
             path,
-            given.get(f"ssl.{which}.password"),
-            given.get("ssl.key.password") if which == "keystore" else None,
+            properties.get(f"ssl.{which}.password"),
+            properties.get("ssl.key.password") if which == "keystore" else None,
         )
     except ConfigError as error:
-        raise ConfigError(f"option {given.prefix}ssl.{which}.location: {error}") from None
+        raise ConfigError(f"option {properties.prefix}ssl.{which}.location: {error}") from None

@@ -61,7 +61,7 @@ class Security:
 
     protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
-    """Used as it is; without one, it is made of the files below and the system's authorities."""
+    """Used unchanged; without one, it is made from the files below and the system's authorities."""
     ssl_cafile: str | PathLike[str] | None = None
     ssl_certfile: str | PathLike[str] | None = None
     ssl_keyfile: str | PathLike[str] | None = None
@@ -77,14 +77,14 @@ class Security:
     password: str | None = field(default=None, repr=False)
     token: TokenSource | None = field(default=None, repr=False)
     extensions: Mapping[str, str] = field(default_factory=dict)
-    """SASL extensions of OAUTHBEARER (KIP-342); those that come with a token override them."""
+    """SASL extensions of OAUTHBEARER (KIP-342); extensions of a token override them."""
 
     def __post_init__(self) -> None:
-        for name, kind, what in _TYPES:
+        for name, kind, expected in _TYPES:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 # Its value may be secret.
-                raise ConfigError(f"{name}: {what} is needed, not {type(value).__name__}")
+                raise ConfigError(f"{name}: {expected} is needed, not {type(value).__name__}")
         if self.token is not None:
             validate_source(self.token)
         if self.protocol not in PROTOCOLS:
@@ -99,17 +99,17 @@ class Security:
                 "SASL_PLAINTEXT, or leave it out"
             )
         else:
-            given = [name for name in ("username", "password", "token") if getattr(self, name)]
-            if given:
+            present = [name for name in ("username", "password", "token") if getattr(self, name)]
+            if present:
                 raise ConfigError(
-                    f"{', '.join(given)} with protocol {self.protocol}: set protocol to SASL_SSL "
+                    f"{', '.join(present)} with protocol {self.protocol}: set protocol to SASL_SSL "
                     "or SASL_PLAINTEXT, and mechanism"
                 )
-        given = [name for name in _OF_TLS if getattr(self, name)]
-        if given and not self.is_tls:
+        present = [name for name in _OF_TLS if getattr(self, name)]
+        if present and not self.is_tls:
             raise ConfigError(
                 f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL, or "
-                f"leave out {', '.join(given)}"
+                f"leave out {', '.join(present)}"
             )
         if self.ssl_keyfile and not self.ssl_certfile:
             raise ConfigError(
@@ -153,7 +153,7 @@ class Security:
                 _load_text(made, self.ssl_certdata, self._key_password)
         except (OSError, ValueError) as error:
             files = ", ".join(
-                str(each) for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each
+                str(path) for path in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if path
             )
             hint = _OF_THE_KEY if getattr(error, "reason", "") is None else ""
             raise ConfigError(

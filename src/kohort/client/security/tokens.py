@@ -1,8 +1,8 @@
-"""Tokens for OAUTHBEARER, from functions and objects as other clients have them.
+"""Tokens for OAUTHBEARER, from functions and objects in the form of other clients.
 
 `token` of `Security` is a function, which may be a coroutine function, or an object with a method
-`token`, as aiokafka's and kafka-python's AbstractTokenProvider. What it gives is the token, the
-tuple of confluent-kafka's `oauth_cb`, or a mapping or an object with these names. Lifetime and
+`token`, as aiokafka's and kafka-python's AbstractTokenProvider. It returns the token, the tuple
+of confluent-kafka's `oauth_cb`, or a mapping or an object with these names. Lifetime and
 principal are not sent: the broker reads them in the token.
 """
 
@@ -16,17 +16,17 @@ from kohort.errors import ConfigError
 
 
 class TokenProvider(Protocol):
-    """An object whose method gives tokens; `extensions`, if it has it, gives SASL extensions."""
+    """An object whose method returns tokens; its optional `extensions` returns SASL extensions."""
 
     def token(self) -> Any:
-        """What a function would return, or an awaitable of it."""
+        """The result of a function, or an awaitable of it."""
         ...
 
 
 TokenSource: TypeAlias = Callable[[], Any] | Callable[[str], Any] | TokenProvider
 """Supplies a token for OAUTHBEARER before each authentication.
 
-Its AuthenticationError is final; after any other error it is asked again. A function that needs an
+Its AuthenticationError is final; after any other error it is called again. A function that needs an
 argument gets "", as `oauth_cb` gets the value of `sasl.oauthbearer.config`.
 """
 
@@ -45,19 +45,19 @@ class Token:
 
 
 def validate_source(source: object) -> None:
-    """Raise ConfigError for what is no `TokenSource`."""
+    """Raise ConfigError unless `source` is a `TokenSource`."""
     _function(source)
 
 
 async def token_of(source: TokenSource) -> Token:
     """The token that `source` supplies now.
 
-    Raises AuthenticationError for what is no token, and BrokerUnreachableError if it raises.
+    Raises AuthenticationError for an invalid token, and BrokerUnreachableError if `source` raises.
     """
     call = _function(source)
     more = getattr(source, "extensions", None)
     try:
-        given = await _awaited(call())
+        supplied = await _awaited(call())
         of_source = await _awaited(more()) if callable(more) else None
     except AuthenticationError:
         raise
@@ -65,23 +65,23 @@ async def token_of(source: TokenSource) -> Token:
         raise BrokerUnreachableError(
             f"OAUTHBEARER: there is no token, its source raised {error!r}"
         ) from error
-    value, extensions = _parts(given)
+    value, extensions = _parts(supplied)
     return Token(value=_text(value), extensions=_pairs(of_source) | _pairs(extensions))
 
 
 def _function(source: object) -> Callable[[], Any]:
     """The function to call without arguments. Raises ConfigError."""
-    found = source if callable(source) else getattr(source, "token", None)
-    if not callable(found):
+    function = source if callable(source) else getattr(source, "token", None)
+    if not callable(function):
         raise ConfigError(
             f"token is a {type(source).__name__}: it has to be a function, or an object with a "
             "method token"
         )
-    match _required(found):
+    match _required(function):
         case 0:
-            return found
+            return function
         case 1:
-            return lambda: found("")
+            return lambda: function("")
     raise ConfigError("token is a function with several arguments: it has to have none, or one")
 
 
@@ -93,24 +93,25 @@ def _required(function: Callable[..., Any]) -> int:
         return 0
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return sum(
-        each.default is inspect.Parameter.empty and each.kind not in variable for each in parameters
+        parameter.default is inspect.Parameter.empty and parameter.kind not in variable
+        for parameter in parameters
     )
 
 
-async def _awaited(given: Any) -> Any:
-    return await given if inspect.isawaitable(given) else given
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
 
 
-def _parts(given: Any) -> tuple[Any, Any]:
+def _parts(supplied: Any) -> tuple[Any, Any]:
     """Token and extensions, of any type."""
-    if isinstance(given, str):
-        return given, None
-    if isinstance(given, tuple | list):
-        value, _lifetime, _principal, extensions = [*given, *[None] * 4][:4]
+    if isinstance(supplied, str):
+        return supplied, None
+    if isinstance(supplied, tuple | list):
+        value, _lifetime, _principal, extensions = [*supplied, *[None] * 4][:4]
         return value, extensions
-    if isinstance(given, Mapping):
-        return given.get("token"), given.get("extensions")
-    return getattr(given, "token", given), getattr(given, "extensions", None)
+    if isinstance(supplied, Mapping):
+        return supplied.get("token"), supplied.get("extensions")
+    return getattr(supplied, "token", supplied), getattr(supplied, "extensions", None)
 
 
 def _text(value: Any) -> str:
@@ -123,7 +124,7 @@ def _text(value: Any) -> str:
 def _pairs(extensions: Any) -> dict[str, str]:
     pairs = {} if extensions is None else extensions
     if not isinstance(pairs, Mapping) or not all(
-        isinstance(each, str) for pair in pairs.items() for each in pair
+        isinstance(item, str) for pair in pairs.items() for item in pair
     ):
         raise AuthenticationError("OAUTHBEARER: extensions are no mapping of strings to strings")
     return dict(pairs)

@@ -37,8 +37,8 @@ _WAIT_MS: Final = 60_000
 class Consumer(MethodHints, Generic[K, V]):
     """A reader of chosen partitions; its methods are those of `kohort.client.Consumer`.
 
-    Records are deserialized and handed out in the caller's thread, batch by batch, without a change
-    of threads for each.
+    Records are deserialized and returned in the caller's thread, batch by batch, without a change
+    of threads for each record.
     """
 
     _OTHER_NAMES = CONSUMER
@@ -56,10 +56,10 @@ class Consumer(MethodHints, Generic[K, V]):
         self._consumer = AsyncConsumer(config, **options)
         self._deserializers = deserializers(key_deserializer, value_deserializer)
         self._batch: Batch[K, V] | None = None
-        """The batch whose records are handed out."""
+        """The batch whose records are being returned."""
         self._rest: Iterator[Record[K, V]] = iter(())
         self._position = 0
-        """The offset behind what was used of the last batch."""
+        """Offset after the used records of the last batch."""
 
     def __enter__(self) -> Self:
         return self
@@ -115,12 +115,12 @@ class Consumer(MethodHints, Generic[K, V]):
         self._loop.run(self._consumer.seek_to_beginning(*tps))
 
     def seek_to_end(self, *tps: TopicPartition) -> None:
-        """Continue behind the last records, of all partitions if none is named."""
+        """Continue at the end of these partitions, by default of all."""
         self._leave_batch()
         self._loop.run(self._consumer.seek_to_end(*tps))
 
     def pause(self, *tps: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`. Raises NotAssignedError."""
+        """Return no records of these partitions until `resume`. Raises NotAssignedError."""
         self._leave_batch()
         self._call(lambda: self._consumer.pause(*tps))
 
@@ -143,7 +143,7 @@ class Consumer(MethodHints, Generic[K, V]):
         return self._loop.run(self._consumer.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition. Raises KohortError."""
+        """The end offset of each partition. Raises KohortError."""
         return self._loop.run(self._consumer.end_offsets(partitions))
 
     def offsets_for_times(
@@ -184,7 +184,7 @@ class Consumer(MethodHints, Generic[K, V]):
         return self
 
     def __next__(self) -> Record[K, V]:
-        """The next record. Raises the error of a partition, and goes on after it."""
+        """The next record. Raises errors of partitions; the next call continues."""
         while True:
             record = self._next_record()
             if record is not None:
@@ -249,29 +249,29 @@ class Consumer(MethodHints, Generic[K, V]):
     def _take(
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
     ) -> Batch[K, V] | None:
-        """The next batch, of which nothing counts as used: deserializing may be interrupted."""
-        taken = self._loop.run_to_its_end(self._take_unused(max_wait_ms, before))
-        if taken is not None:
-            self._position = taken.first_offset
+        """The next batch, with no record counted as used: deserialization may be interrupted."""
+        batch = self._loop.run_to_its_end(self._take_unused(max_wait_ms, before))
+        if batch is not None:
+            self._position = batch.first_offset
             if self._deserializers is not None:
-                run_here(deserialize(taken, self._deserializers, self._loop.wait))
-        return cast("Batch[K, V] | None", taken)
+                run_here(deserialize(batch, self._deserializers, self._loop.wait))
+        return cast("Batch[K, V] | None", batch)
 
     async def _take_unused(
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None
     ) -> Batch | None:
-        """On the loop, so that a caller who is interrupted loses nothing: the batch comes again."""
-        taken = await self._consumer.next_batch(max_wait_ms=max_wait_ms, before=before)
-        if taken is not None:
-            self._consumer.used(taken, taken.first_offset)
-        return taken
+        """Runs on the loop, so that an interrupt loses nothing: the batch is returned again."""
+        batch = await self._consumer.next_batch(max_wait_ms=max_wait_ms, before=before)
+        if batch is not None:
+            self._consumer.used(batch, batch.first_offset)
+        return batch
 
     def _use(self, batch: Batch[K, V], offset: int) -> None:
         self._position = offset
         self._consumer.used(cast("Batch", batch), offset)
 
     def _leave_batch(self) -> None:
-        """What is left of the batch comes again."""
+        """Return the remaining records of the batch again."""
         self._batch, self._rest = None, iter(())
 
     def _call(self, function: Callable[[], T]) -> T:
@@ -286,10 +286,10 @@ class _RecordsBefore(Generic[K, V]):
 
     def __init__(
         self,
-        take: Callable[[Mapping[TopicPartition, int]], Record[K, V] | None],
+        take_next: Callable[[Mapping[TopicPartition, int]], Record[K, V] | None],
         ends: Mapping[TopicPartition, int],
     ) -> None:
-        self._take = take
+        self._take = take_next
         self._ends = ends
 
     def __iter__(self) -> Iterator[Record[K, V]]:

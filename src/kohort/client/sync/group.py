@@ -50,8 +50,8 @@ T = TypeVar("T")
 class _Batches(Generic[K, V]):
     """Calls `take` with a time limit; no generator, which an interrupt would end."""
 
-    def __init__(self, take: Callable[[float], Batch[K, V] | None], max_wait_s: float) -> None:
-        self._take = take
+    def __init__(self, take_next: Callable[[float], Batch[K, V] | None], max_wait_s: float) -> None:
+        self._take = take_next
         self._max_wait_s = max_wait_s
 
     def __iter__(self) -> Iterator[Batch[K, V] | None]:
@@ -110,7 +110,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         self._stops = False
         """Whether `stop` was called: batches on their way are not taken any more."""
         self._released: list[Callable[[], None]] = []
-        """What ends listening for signals."""
+        """Ends listening for signals."""
 
     @property
     def group_id(self) -> str:
@@ -134,10 +134,10 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         self.close()
 
     def close(self) -> None:
-        """Commit what waits to be, leave the group, and close all connections. Idempotent.
+        """Send pending commits, leave the group, and close all connections. Idempotent.
 
-        The batch in work counts as not finished. An interrupt ends what drains, and is raised when
-        all is closed; a second one at once.
+        The batch in work counts as unfinished. An interrupt ends draining, and is raised when all
+        is closed; a second one is raised at once.
         """
         while self._released:
             self._released[-1]()
@@ -146,7 +146,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             self._loop.run_to_its_end(self._end(self._serving))
 
     def stop(self, reason: str = "the application stops") -> None:
-        """Request the end, from any thread: the iteration ends behind the batch in work."""
+        """Request the end, from any thread: the iteration ends after the batch in work."""
         self._entered()
         self._stops = True
         self._loop.loop.call_soon_threadsafe(self._group.stop, reason)
@@ -162,7 +162,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     def subscribe(self, topics: Sequence[str]) -> None:
         """Subscribe to exactly these topics from now on: the group rebalances.
 
-        Raises ConfigError for what are no names, and for a group with a pattern.
+        Raises ConfigError for invalid names, and for a group with a pattern.
         """
         self._entered()
         self._call(lambda: self._group.subscribe(topics))
@@ -199,19 +199,19 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
         To process a batch again: `group.seek(batch.topic_partition, batch.first_offset)`. Raises
         GenerationEndedError also for the partition of the batch in work if this member lost it
-        meanwhile and has it again: others may have processed the batch.
+        meanwhile and got it back: others may have processed the batch.
         """
         self._call(lambda: self._batches.seek(self._generation_for(partition), partition, offset))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out no further batch of these until `resume`; the member keeps them.
+        """Return no further batch of these partitions until `resume`; the member keeps them.
 
-        A partition that another member had meanwhile is not paused any more.
+        The pause ends when another member gets the partition.
         """
 
         def pause() -> None:
-            for each in partitions:
-                self._batches.pause(self._generation_now(), each)
+            for partition in partitions:
+                self._batches.pause(self._generation_now(), partition)
 
         self._call(pause)
 
@@ -278,8 +278,8 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         while self._in_work is None:
             if not self._offered:
                 try:
-                    rest = None if deadline is None else max(deadline - time.monotonic(), 0)
-                    self._arrivals.get(timeout=rest)
+                    remaining = None if deadline is None else max(deadline - time.monotonic(), 0)
+                    self._arrivals.get(timeout=remaining)
                 except queue.Empty:
                     return None
                 continue
@@ -325,12 +325,12 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             self._loop.run_uncancelled(generation.commit(offsets))
 
     def _generation_of(self, partition: TopicPartition) -> BoundGeneration:
-        found = self._generations.get(partition)
-        if found is None and (in_work := self._batch_in_work) is not None:
-            found = in_work.generation
-        if found is None:
+        generation = self._generations.get(partition)
+        if generation is None and (in_work := self._batch_in_work) is not None:
+            generation = in_work.generation
+        if generation is None:
             raise KohortError(f"{partition}: this member has handed out no batch of it to commit")
-        return found.with_others(self._generations)
+        return generation.with_others(self._generations)
 
     @property
     def generation(self) -> Generation[K, V]:
@@ -408,21 +408,21 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
     async def _end(self, serving: asyncio.Task[None]) -> None:
         self._group.stop("the application closes")
-        for each in tuple(self._offered):
-            if each is not None:
-                each.is_abandoned = True
-                each.finished.set()
+        for offered in tuple(self._offered):
+            if offered is not None:
+                offered.is_abandoned = True
+                offered.finished.set()
         try:
             await self._group.close()
         finally:  # also if it is cancelled, which closes all the same
             await asyncio.wait([serving])
             if not serving.cancelled():
-                serving.exception()  # mark it as read: the iteration has raised it, or nobody asks
+                serving.exception()  # mark it as read: the iteration has raised it, or has ended
             self._closed = True
 
 
 async def _result_of(serving: asyncio.Task[None]) -> None:
-    """Wait for the end of a task that goes on if the caller is interrupted. Raises its error."""
+    """Wait for a task that continues if the caller is interrupted. Raises its error."""
     await asyncio.wait([serving])
     serving.result()
 

@@ -156,7 +156,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self._size = 0
         """Approximate size of the gathered records in bytes: threads add to it without a lock."""
         self._is_woken = False
-        """Whether the loop takes what is gathered, or was told to."""
+        """Whether the loop takes the gathered records, or is scheduled to."""
         self._taking: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         """Set when the loop has taken records, or takes no more; for `send`, which waits for it."""
@@ -204,12 +204,12 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Queue a record (`timestamp` in ms, default: now); its delivery tells the outcome.
+        """Queue a record (`timestamp` in ms, default: now); its delivery has the outcome.
 
-        What is passed may change after the return. Raises SerializationError, TypeError and
-        ValueError for what cannot be in a record, KafkaError or GaveUpError if the topic is not
-        there, BufferFullError if what was sent before is not taken within `max_block_ms`,
-        KohortError after `close`. All other errors are those of the delivery.
+        Arguments may change after the return. Raises SerializationError, TypeError and ValueError
+        for invalid arguments, KafkaError or GaveUpError if the topic does not exist,
+        BufferFullError if earlier records leave no room within `max_block_ms`, KohortError after
+        `close`. The delivery raises all other errors.
         """
         self._loop.validate_process()  # after a fork no loop takes the record
         if topic not in self._known:
@@ -218,9 +218,9 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         content: Any = value
         name: Any = key
         if self._serializers is not None:
-            headers = found = list(as_headers(headers))
+            headers = header_list = list(as_headers(headers))
             name, content = run_here(
-                self._serializers.serialize(topic, name, content, found, self._loop.wait)
+                self._serializers.serialize(topic, name, content, header_list, self._loop.wait)
             )
         delivery = Delivery(self._loop)
         record = _Gathered(
@@ -250,7 +250,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         return self._size < _GATHERED_BYTES or not self._gathered
 
     def _wake(self) -> None:
-        """Have the loop take what is gathered."""
+        """Have the loop take the gathered records."""
         if not self._is_woken:
             try:
                 self._is_woken = True  # before the loop sets it back
@@ -291,13 +291,13 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         return Transaction(self, self._loop)
 
     async def queued(self) -> None:
-        """Wait until what was sent by now is queued; on the loop. Raises what was refused."""
+        """Wait until all sent records are queued; on the loop. Raises errors of refused records."""
         await self._taken()
         if (refused := self._with_refusals(None)) is not None:
             raise fresh(refused)
 
     async def new_transaction(self) -> AsyncTransaction:
-        """A transaction to begin, which what was sent by now does not belong to; on the loop."""
+        """A new transaction, without records sent so far; on the loop."""
         await self._taken()
         return self._producer.transaction()
 
@@ -328,15 +328,15 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     def flush(self) -> None:
         """Send all records that were queued by now, and wait until they are settled.
 
-        Raises UndeliveredError with the errors of the records for whose delivery nobody waited. An
-        interrupt has it as its cause if it was known by then.
+        Raises UndeliveredError with the errors of records whose delivery was not awaited. If an
+        interrupt ends the wait, the error is its cause if it was known by then.
         """
         self._loop.run_to_its_end(self._settled(self._producer.flush))
 
     def close(self) -> None:
-        """`flush`, and end; a transaction that is open is aborted. Idempotent. Raises as `flush`.
+        """`flush` and close; aborts an open transaction. Idempotent. Raises as `flush`.
 
-        A call that is interrupted closes at once, and logs what is not in the log.
+        An interrupt closes at once, and logs the undelivered records.
         """
         self._loop.validate_process()
         if self._ended:
@@ -348,14 +348,14 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 log.error("%s", lost)
 
     def end_with_the_process(self) -> None:
-        """Drop what is not in the log, if the producer was not closed, and log it."""
+        """Drop undelivered records of a producer that was not closed, and log them."""
         if self._loop.is_of_this_process and not self._ended:
             self._closed = True
             if (lost := self._drop()) is not None:
                 log.error("the producer was not closed before the process exited: %s", lost)
 
     def _drop(self) -> UndeliveredError | None:
-        """End at once; what is not in the log yet is lost."""
+        """End at once; undelivered records are lost."""
         lost = self._loop.run_to_its_end(self._close_at_once())
         self._ended = True
         _open.discard(self)
@@ -376,12 +376,12 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         return self._with_refusals(lost)
 
     def _begin_taking(self) -> None:
-        """Have what is gathered taken; on the loop."""
+        """Start passing on the gathered records; on the loop."""
         if self._taking is None or self._taking.done():
             self._taking = self._loop.loop.create_task(self._take())
 
     async def _take(self) -> None:
-        """Give the producer all that is gathered, in order, until nothing is left."""
+        """Pass all gathered records to the producer, in order."""
         while True:
             self._is_woken = True
             records = self._ungathered()
@@ -426,7 +426,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             raise fresh(losses)
 
     async def _taken(self) -> None:
-        """Wait until the producer took or refused what was gathered by now."""
+        """Wait until the producer has queued or refused all records gathered so far."""
         last = self._gathered[-1].delivery if self._gathered else self._last
         self._begin_taking()
         if last is not None:
@@ -436,17 +436,17 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """The error that names also the records that the producer did not take."""
         refused, self._refused = self._refused, []
         errors = [delivery.refusal for delivery in refused if not delivery.is_heard]
-        found = [error for error in errors if isinstance(error, Exception)]
-        if not found:
+        refusals = [error for error in errors if isinstance(error, Exception)]
+        if not refusals:
             return lost
-        text = f"{len(found)} records were refused; first error: {found[0]}"
+        text = f"{len(refusals)} records were refused; first error: {refusals[0]}"
         if lost is None:
-            return UndeliveredError(text, found)
-        return UndeliveredError(f"{lost.message}; {text}", [*lost.exceptions, *found])
+            return UndeliveredError(text, refusals)
+        return UndeliveredError(f"{lost.message}; {text}", [*lost.exceptions, *refusals])
 
 
 class Transaction:
-    """A transaction. Leaving its scope commits; an exception inside it aborts, and goes on."""
+    """A transaction. Leaving its scope commits; an exception inside it aborts, and is raised on."""
 
     def __init__(self, producer: Producer[Any, Any], loop: BackgroundLoop) -> None:
         self._producer = producer
@@ -525,6 +525,6 @@ _open: Final[set[Producer[Any, Any]]] = set()
 
 @atexit.register
 def _end_with_the_process() -> None:
-    """Tell what is lost when the process ends before its producers were closed."""
-    for each in tuple(_open):
-        each.end_with_the_process()
+    """Log records that are lost when the process ends before its producers were closed."""
+    for producer in tuple(_open):
+        producer.end_with_the_process()
