@@ -129,11 +129,11 @@ def test_classic_generations_tell_who_came_who_went_and_what_moved(bench):
     assert (first.generation, first.outcome, first.protocol) == (1, "stable", "range")
     assert (ids(first.joining), first.is_first) == ([a], False)
     assert gained(first) == {a: partitions(0, 1)}
-    assert (ids(second.joining), ids(second.gone)) == ([b], [])
+    assert (ids(second.joining), ids(second.removed)) == ([b], [])
     assert (gained(second), second.unowned) == ({b: partitions(1)}, ())
-    assert (ids(third.joining), ids(third.gone)) == ([], [a])
+    assert (ids(third.joining), ids(third.removed)) == ([], [a])
     assert gained(third) == {b: partitions(0)}
-    assert (empty.outcome, empty.generation, ids(empty.gone)) == ("empty", 4, [b])
+    assert (empty.outcome, empty.generation, ids(empty.removed)) == ("empty", 4, [b])
     assert third.ended > second.ended
 
 
@@ -189,7 +189,7 @@ def test_a_static_member_is_replaced_without_a_generation(bench):
     assert again != a
     last = bench.generations()[-1]
     assert (last.outcome, last.generation, ids(last.replaced)) == ("replaced", 1, [again])
-    assert (last.joining, last.gone, gained(last), last.unowned) == ((), (), {}, ())
+    assert (last.joining, last.removed, gained(last), last.unowned) == ((), (), {}, ())
 
 
 def test_a_deletion_is_a_generation_of_its_own(bench):
@@ -235,7 +235,7 @@ def test_epochs_of_a_consumer_group(bench):
     assert (third.generation, ids(third.resubscribed)) == (4, ["A"])
     bench.leave("g", "A", "B")
     last = bench.generations()[-1]
-    assert (last.outcome, sorted(ids(last.gone))) == ("empty", ["A", "B"])
+    assert (last.outcome, sorted(ids(last.removed))) == ("empty", ["A", "B"])
 
 
 def test_an_epoch_that_the_next_one_overtakes(bench):
@@ -243,7 +243,7 @@ def test_an_epoch_that_the_next_one_overtakes(bench):
     bench.consumer_heartbeat("g", "B", 0, topics=["t"])
     bench.leave("g", "B")
     bench.consumer_heartbeat("g", "A", 2)
-    seen = [(each.generation, each.outcome, ids(each.gone)) for each in bench.generations()]
+    seen = [(each.generation, each.outcome, ids(each.removed)) for each in bench.generations()]
     assert seen == [(2, "stable", []), (3, "disturbed", []), (4, "stable", ["B"])]
 
 
@@ -254,11 +254,11 @@ def test_a_static_member_of_a_consumer_group_is_away_and_returns(bench):
     first, away, back = bench.generations()
     assert (first.outcome, away.outcome, back.outcome) == ("stable", "away", "replaced")
     assert (ids(away.away), ids(back.replaced)) == (["A"], ["B"])
-    assert (back.generation, back.joining, back.gone) == (2, (), ())
+    assert (back.generation, back.joining, back.removed) == (2, (), ())
     bench.topics = replace_topics(3)
     bench.consumer_heartbeat("g", "B", 2)
     changed = bench.generations()[-1]
-    assert (changed.topics_changed, changed.joining, changed.gone) == (True, (), ())
+    assert (changed.topics_changed, changed.joining, changed.removed) == (True, (), ())
     assert gained(changed) == {"B": partitions(2)}
 
 
@@ -271,10 +271,10 @@ def test_a_group_that_changes_its_protocol(bench):
     bench.sync("g", a, 1, {a: assigned(0, 1)})
     bench.consumer_heartbeat("g", "B", 0, topics=["t"])
     upgraded = next(each for each in bench.generations() if each.type == "consumer")
-    assert (upgraded.outcome, ids(upgraded.gone)) == ("upgraded", [])
+    assert (upgraded.outcome, ids(upgraded.removed)) == ("upgraded", [])
     bench.leave("g", "B")
     downgraded = next(each for each in bench.generations() if each.outcome == "downgraded")
-    assert (downgraded.type, ids(downgraded.gone)) == ("classic", ["B"])
+    assert (downgraded.type, ids(downgraded.removed)) == ("classic", ["B"])
     assert "deleted" not in {each.outcome for each in bench.generations()}
 
 

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         *("-t", "--topic"),
-        dest="asked",
+        dest="topic_option",
         metavar="TOPIC",
         action="append",
         default=[],
@@ -160,9 +160,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
-    if options.group is None and not options.asked and len(options.topics) == 1:
-        options.asked, options.topics = options.topics, []
-    options.topic = options.asked[-1] if options.asked else None
+    if options.group is None and not options.topic_option and len(options.topics) == 1:
+        options.topic_option, options.topics = options.topics, []
+    options.topic = options.topic_option[-1] if options.topic_option else None
     try:
         _check(options)
         span = parse(options.offsets)
@@ -176,10 +176,10 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if options.list and options.query:
         raise ConfigError("-L, -Q: choose one of the two")
-    if options.query and not options.asked:
+    if options.query and not options.topic_option:
         raise ConfigError("-Q: needs -t TOPIC:PARTITION:TIMESTAMP")
     if options.query:
-        queries(options.asked)
+        queries(options.topic_option)
     if options.list or options.query:
         return
     if options.group is None and (options.topic is None or options.topics):
@@ -206,7 +206,7 @@ async def _consume(options: argparse.Namespace, span: Span) -> int:
             await list_metadata(Admin(cluster), options.topic, as_json=options.json)
             return 0
         if options.query:
-            await query_offsets(Admin(cluster), queries(options.asked), as_json=options.json)
+            await query_offsets(Admin(cluster), queries(options.topic_option), as_json=options.json)
             return 0
         serdes = parse_serdes(options.serdes, options.registry)
         async with opened_deserializers(serdes, options.registry) as deserializers:

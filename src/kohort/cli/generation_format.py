@@ -49,7 +49,7 @@ def changes(generation: LoggedGeneration) -> str:
 
 
 def _parts(generation: LoggedGeneration) -> Iterator[str]:
-    name = _namer((*generation.members, *generation.gone))
+    name = _namer((*generation.members, *generation.removed))
     if generation.outcome in _HEADS:
         yield _HEADS[generation.outcome]
     if generation.is_first:
@@ -61,14 +61,15 @@ def _parts(generation: LoggedGeneration) -> Iterator[str]:
         yield f"{_names(generation.replaced, name)} {was} replaced by the next instance"
     if generation.away:
         yield f"{_names(generation.away, name)} left, and may return as the same instance"
-    if generation.gone and generation.outcome != "deleted":
-        yield f"{_names(generation.gone, name)} {'is' if len(generation.gone) == 1 else 'are'} gone"
+    if generation.removed and generation.outcome != "deleted":
+        verb = "is" if len(generation.removed) == 1 else "are"
+        yield f"{_names(generation.removed, name)} {verb} gone"
     if generation.resubscribed:
         yield f"{_names(generation.resubscribed, name)} changed its subscription"
     has_reason = (
         generation.joining
         or generation.replaced
-        or generation.gone
+        or generation.removed
         or generation.resubscribed
         or generation.outcome in _HEADS
     )
@@ -144,7 +145,7 @@ def as_json(generation: LoggedGeneration) -> dict[str, Any]:
         "first_in_log": generation.is_first,
         "never_synced": generation.skipped,
         "members_joined": _members(generation.joining),
-        "members_gone": _members(generation.gone),
+        "members_gone": _members(generation.removed),
         "members_replaced": _members(generation.replaced),
         "members_away": _members(generation.away),
         "members_resubscribed": _members(generation.resubscribed),

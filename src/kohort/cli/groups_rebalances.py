@@ -117,7 +117,7 @@ def _show_journal(
     entries = recent[-options.last :]
     rows = list(map(rebalance_journal.row, entries))
     show(options.output, Table((*_COLUMNS, "CAUSES"), rows), entries)
-    _tell_earlier(options, len(journal) - len(entries))
+    _print_hidden_count(options, len(journal) - len(entries))
 
 
 async def _show(admin: Admin, options: argparse.Namespace, since: int) -> int:
@@ -171,12 +171,12 @@ def _show_log(options: argparse.Namespace, log: "GroupLog") -> None:
         rows = list(map(generation_format.row, generations))
         as_json = list(map(generation_format.as_json, generations))
         show(options.output, Table((*_COLUMNS, "CHANGES"), rows), as_json)
-    _tell_earlier(options, log.count - len(generations))
+    _print_hidden_count(options, log.count - len(generations))
     if options.output == "table":
         print_message(_describe_log(options, log))
 
 
-def _tell_earlier(options: argparse.Namespace, count: int) -> None:
+def _print_hidden_count(options: argparse.Namespace, count: int) -> None:
     if count and options.output == "table":
         print_message(f"{count:,} earlier ones are not shown; --last and --since choose them")
 

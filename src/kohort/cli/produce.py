@@ -208,7 +208,7 @@ class _Work:
         self._partition: int | None = None if options.partition == RANDOM else options.partition
         self._files: Sequence[Path] = options.files
         self._lines: bool = options.lines
-        self._left: int | None = options.count
+        self._remaining: int | None = options.count
         self._quiet: bool = options.quiet
         self._sent = 0
         self._tee = ByteOutput() if options.tee else None
@@ -268,12 +268,12 @@ class _Work:
             async for messages in until(
                 stop, split(chunks(descriptor), self._input_format.delimiter, self._limit)
             ):
-                for message in messages[: self._left]:
+                for message in messages[: self._remaining]:
                     key, value = self._input_format.record(message)
                     await self._send(producer, key, value, message)
-                if self._left is not None:
-                    self._left -= min(self._left, len(messages))
-                    if not self._left:
+                if self._remaining is not None:
+                    self._remaining -= min(self._remaining, len(messages))
+                    if not self._remaining:
                         return
 
     @contextmanager
@@ -293,7 +293,7 @@ class _Work:
         Empty ones are skipped, as in kcat, unreadable ones reported.
         """
         failed = 0
-        for file in self._files[: self._left]:
+        for file in self._files[: self._remaining]:
             if stop.is_set():
                 break
             try:

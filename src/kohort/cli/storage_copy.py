@@ -36,25 +36,25 @@ class _Progress:
 
     def __init__(self, action: str, total: int) -> None:
         """`total` in bytes."""
-        self._what = action
+        self._action = action
         self._total = total
         self._done = 0
-        self._began = self._told = time.monotonic()
-        self.there = 0
+        self._began = self._reported = time.monotonic()
+        self.existing = 0
         """Logs that did not have to be copied."""
 
     def already(self, count: int) -> None:
         """So many bytes of a log are there."""
         self._total -= count
-        self.there += 1
+        self.existing += 1
 
     def __call__(self, count: int) -> None:
         self._done += count
         now = time.monotonic()
-        if now - self._told >= _PROGRESS_INTERVAL_S:
-            self._told = now
+        if now - self._reported >= _PROGRESS_INTERVAL_S:
+            self._reported = now
             total = f"{self._total / _MB:.0f} MB"
-            print_line(f"{self._what} {self._done / _MB:.0f} of {total}", to=sys.stderr)
+            print_line(f"{self._action} {self._done / _MB:.0f} of {total}", to=sys.stderr)
 
     def summary(self) -> str:
         seconds = max(time.monotonic() - self._began, 0.001)
@@ -73,8 +73,8 @@ def run(options: argparse.Namespace) -> int:
                 with closing(_opened(options.target, open_target)) as target:
                     copying = _Progress("copied", total)
                     copy_all(source, target, copying, copying.already)
-                    existing = f", {copying.there} were there" if copying.there else ""
-                    count = len(logs) - copying.there
+                    existing = f", {copying.existing} were there" if copying.existing else ""
+                    count = len(logs) - copying.existing
                     print_line(f"copied {count} partitions, {copying.summary()}{existing}")
             with closing(_opened(options.target, open_logs)) as copy:
                 comparing = _Progress("compared", 2 * total)

@@ -100,7 +100,7 @@ def _delete_large_group(group: AnyGroup, request: DeleteGroup, step: Step) -> No
     """
     offsets, group.offsets = group.offsets, CommittedOffsets()
     tombstones(group, step)
-    step.go_on_with(
+    step.continue_with(
         DiscardOffsets(on_response=request.on_response, group=group.id, offsets=offsets)
     )
 
@@ -111,7 +111,7 @@ def discard_offsets(group: AnyGroup | None, event: DiscardOffsets, step: Step) -
         if group is None or partition not in group.offsets:
             step.record(offset_tombstone(event.group, partition))
     if event.offsets or event.offsets.pending:
-        step.go_on_with(event)
+        step.continue_with(event)
     else:
         step.reply(event.on_response, DeleteGroupResponse())
 

@@ -28,7 +28,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from kohort.coordinator.committed import CommittedOffsets
-from kohort.coordinator.pending import PendingMembers
+from kohort.coordinator.pending_members import PendingMembers
 from kohort.coordinator.records import GroupMetadataValue, MemberMetadata
 from kohort.coordinator.rounds import Round
 from kohort.errors import ErrorCode

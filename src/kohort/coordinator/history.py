@@ -81,7 +81,7 @@ class LoggedGeneration:
     skipped: int = 0
     """Number of generations before it that were never synced."""
     joining: tuple[GroupMember, ...] = ()
-    gone: tuple[GroupMember, ...] = ()
+    removed: tuple[GroupMember, ...] = ()
     replaced: tuple[GroupMember, ...] = ()
     """Static members with a new member id."""
     away: tuple[GroupMember, ...] = ()
@@ -117,7 +117,7 @@ class GroupHistory:
         """`topic_names`: for the topic ids in the records of consumer groups."""
         self._group = group
         self._topic_names = topic_names
-        self._at = Position(-1, Timestamp(-1))
+        self._position = Position(-1, Timestamp(-1))
         self._members = _NOBODY
         """As of the latest generation."""
         self._owned: _Owned = {}
@@ -137,9 +137,9 @@ class GroupHistory:
         self, record: GroupMetadataRecord | ConsumerGroupRecord, position: Position
     ) -> Iterator[LoggedGeneration]:
         """The generations that ended by this record."""
-        if position.timestamp != self._at.timestamp:
+        if position.timestamp != self._position.timestamp:
             yield from self._settle()
-        self._at = position
+        self._position = position
         if isinstance(record, GroupMetadataRecord):
             yield from self._replay_classic(record.value)
         else:
@@ -167,20 +167,20 @@ class GroupHistory:
         if self._has_news and self._is_known:
             self._has_news = False
             generation = self._of_epoch("changed")
-            is_replacement = generation.replaced and not (generation.joining or generation.gone)
+            is_replacement = generation.replaced and not (generation.joining or generation.removed)
             outcome = "replaced" if is_replacement else "changed"
             yield replace(generation, outcome=outcome, started=None)
         if self._open is not None and group.state is ConsumerGroupState.STABLE:
-            yield self._closed("stable", self._at.timestamp)
+            yield self._closed("stable", self._position.timestamp)
 
     def _end(self, type_: str, generation: int) -> None:
         self._ended = LoggedGeneration(
             type=type_,
             generation=generation,
             outcome="deleted",
-            offset=self._at.offset,
-            ended=self._at.timestamp,
-            gone=tuple(self._members.members.values()),
+            offset=self._position.offset,
+            ended=self._position.timestamp,
+            removed=tuple(self._members.members.values()),
         )
         self._members, self._owned = _NOBODY, {}
         self._classic = self._consumer = self._open = self._hash = None
@@ -190,7 +190,7 @@ class GroupHistory:
         """Whether the write that goes on here ended the group as one of the other type."""
         if self._ended is None or self._ended.type == to:
             return False
-        members = {member.member_id: member for member in self._ended.gone}
+        members = {member.member_id: member for member in self._ended.removed}
         self._members, self._ended = _Members(members, {}), None
         return True
 
@@ -222,7 +222,7 @@ class GroupHistory:
             generation=value.generation,
             outcome=outcome,
             joined=Timestamp(joined) if outcome == "stable" and is_new and joined >= 0 else None,
-            ended=self._at.timestamp,
+            ended=self._position.timestamp,
             protocol=value.protocol,
             protocol_before=None if before is None else before.protocol,
             leader=value.leader,
@@ -247,7 +247,7 @@ class GroupHistory:
             self._classic = None
         if isinstance(record, ConsumerGroupMetadataRecord):
             if self._open is not None:
-                yield self._closed("disturbed", self._at.timestamp)
+                yield self._closed("disturbed", self._position.timestamp)
             group.replay(record)
             yield from self._begin(group)
             return
@@ -257,7 +257,7 @@ class GroupHistory:
         elif isinstance(record, CurrentMemberAssignmentRecord):
             yield from self._away(record)
         elif isinstance(record, TargetAssignmentMetadataRecord) and self._open is not None:
-            self._open = replace(self._open, joined=self._at.timestamp)
+            self._open = replace(self._open, joined=self._position.timestamp)
 
     def _begin(self, group: ConsumerGroup) -> Iterator[LoggedGeneration]:
         """An epoch begins: its members have their records already."""
@@ -270,7 +270,7 @@ class GroupHistory:
         )
         self._is_known, self._has_news, self._hash = True, False, group.metadata_hash
         if group.is_empty:
-            yield self._closed("empty", self._at.timestamp)
+            yield self._closed("empty", self._position.timestamp)
 
     def _away(self, record: CurrentMemberAssignmentRecord) -> Iterator[LoggedGeneration]:
         member = self._members.members.get(record.key.member_id)
@@ -281,8 +281,8 @@ class GroupHistory:
             type="consumer",
             generation=self._consumer.epoch,
             outcome="away",
-            offset=self._at.offset,
-            ended=self._at.timestamp,
+            offset=self._position.offset,
+            ended=self._position.timestamp,
             members=tuple(self._members.members.values()),
             away=(member,),
         )
@@ -310,8 +310,8 @@ class GroupHistory:
             type="consumer",
             generation=group.epoch,
             outcome=outcome,
-            started=self._at.timestamp,
-            ended=self._at.timestamp,
+            started=self._position.timestamp,
+            ended=self._position.timestamp,
         )
 
     def _closed(self, outcome: str, ended: Timestamp | None) -> LoggedGeneration:
@@ -367,10 +367,10 @@ class GroupHistory:
             type="",
             generation=-1,
             outcome="",
-            offset=self._at.offset,
+            offset=self._position.offset,
             members=tuple(now.members.values()),
             joining=tuple(member for id_, member in joining.items() if id_ not in predecessors),
-            gone=tuple(member for id_, member in removed.items() if id_ not in replaced_ids),
+            removed=tuple(member for id_, member in removed.items() if id_ not in replaced_ids),
             replaced=tuple(joining[id_] for id_ in predecessors),
             resubscribed=tuple(resubscribed),
             gained=gained,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kohort.coordinator.classic import Group, MemberSession, State
 from kohort.coordinator.journal import Cause
-from kohort.coordinator.pending import PendingMember
+from kohort.coordinator.pending_members import PendingMember
 from kohort.coordinator.rebalance import (
     current_generation,
     joined_members,

@@ -90,7 +90,7 @@ class Result(NamedTuple):
     """Rebalances that ended with this event."""
     transactional: tuple[TransactionalOffsets, ...] = ()
     """To append instead of `records`, as one batch of the producer's transaction."""
-    rest: object = None
+    continuation: object = None
     """Event to handle in a later turn, once the records are appended: work in slices."""
     jobs: tuple[Job, ...] = ()
     """Work to do in the background."""

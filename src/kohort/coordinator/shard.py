@@ -37,8 +37,8 @@ from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.consumer.target import target_computed, target_failed
 from kohort.coordinator.consumer.timers import restore_members
 from kohort.coordinator.consumer.upgrade import upgrade
+from kohort.coordinator.error_responses import refuse
 from kohort.coordinator.fold import Fold
-from kohort.coordinator.handed_out import HandedOutIds
 from kohort.coordinator.jobs import RegexesResolved, TargetComputed, TargetFailed
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
@@ -59,7 +59,6 @@ from kohort.coordinator.offsets import (
 )
 from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
 from kohort.coordinator.records import OffsetCommits, new_empty_group_record
-from kohort.coordinator.refusal import refuse
 from kohort.coordinator.requests import (
     TOMBSTONE_CHUNK,
     Committer,
@@ -84,6 +83,7 @@ from kohort.coordinator.requests import (
     TopicsDeleted,
     TxnOffsetCommit,
 )
+from kohort.coordinator.reserved_member_ids import ReservedMemberIds
 from kohort.coordinator.responses import (
     ConsumerGroupHeartbeatResponse,
     JoinGroupResponse,
@@ -134,7 +134,7 @@ class Shard(Fold):
         self._all_pending_bytes = all_pending_bytes
         self.config = config
         self.topics = topics
-        self._handed_out = HandedOutIds()
+        self._reserved_ids = ReservedMemberIds()
         self._deleting: Counter[str] = Counter()
         """Group → deletions whose tombstones are still to come."""
 
@@ -244,9 +244,9 @@ class Shard(Fold):
             )
         else:
             join_group(group, request, step)
-            self._handed_out.note_awaiting(group, request.connection)
+            self._reserved_ids.note_awaiting(group, request.connection)
             if not request.member_id:
-                self._note_handed_out(group, request, step)
+                self._reserve_id(group, request, step)
         return step.result()
 
     def _join_consumer_group(self, group: ConsumerGroup, request: JoinGroup, step: Step) -> Result:
@@ -271,12 +271,12 @@ class Shard(Fold):
         step.record(new_empty_group_record(request.group, step.timestamp))
         return ErrorCode.none, group
 
-    def _note_handed_out(self, group: Group, request: JoinGroup, step: Step) -> None:
+    def _reserve_id(self, group: Group, request: JoinGroup, step: Step) -> None:
         """Bound the memory of pending ids: the oldest ones are forgotten first."""
         pending = group.pending.get(f"{request.client_id}-{request.fresh_id}")
         if pending is None:
             return
-        for oldest in self._handed_out.add(group, pending, self._most_pending_bytes()):
+        for oldest in self._reserved_ids.add(group, pending, self._most_pending_bytes()):
             group_id, member_id = oldest
             forgotten = self.groups.get(group_id)
             if isinstance(forgotten, Group) and forgotten.pending.pop(member_id) is not None:
@@ -292,7 +292,7 @@ class Shard(Fold):
     @property
     def pending_bytes(self) -> int:
         """Memory of the pending ids."""
-        return self._handed_out.bytes
+        return self._reserved_ids.bytes
 
     def _sync_group(self, request: SyncGroup, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
@@ -424,7 +424,7 @@ class Shard(Fold):
         step = Step(self.config, now, timestamp)
         delete_group(self.groups.get(request.group), request, step)
         result = step.result()
-        if result.rest is not None:
+        if result.continuation is not None:
             self._deleting[request.group] += 1
         return result
 
@@ -457,7 +457,7 @@ class Shard(Fold):
         self, event: ConnectionClosed, now: Instant, timestamp: Timestamp
     ) -> Result:
         step = Step(self.config, now, timestamp)
-        for group_id in self._handed_out.connection_closed(event.connection):
+        for group_id in self._reserved_ids.connection_closed(event.connection):
             group = self.groups.get(group_id)
             if isinstance(group, Group):
                 group.pending.connection_closed(event.connection)
@@ -497,7 +497,7 @@ class Shard(Fold):
         step = Step(self.config, now, timestamp)
         discard_offsets(self.groups.get(event.group), event, step)
         result = step.result()
-        if result.rest is None:
+        if result.continuation is None:
             self._deleting -= Counter((event.group,))
         return result
 

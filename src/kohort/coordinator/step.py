@@ -15,8 +15,16 @@ class Step:
     """Collects a `Result`; besides the group, decisions depend on `now` and `config` alone."""
 
     __slots__ = (
-        "_jobs", "_journal", "_records", "_replies", "_rest", "_timers",
-        "classic_group", "config", "now", "timestamp",
+        "_continuation",
+        "_jobs",
+        "_journal",
+        "_records",
+        "_replies",
+        "_timers",
+        "classic_group",
+        "config",
+        "now",
+        "timestamp",
     )  # fmt: skip
 
     def __init__(self, config: GroupCoordinatorConfig, now: Instant, timestamp: Timestamp) -> None:
@@ -28,7 +36,7 @@ class Step:
         self._replies: list[Reply[Response]] = []
         self._timers: list[Timer[TimerKey] | Cancel[TimerKey]] = []
         self._journal: list[Rebalance] = []
-        self._rest: object = None
+        self._continuation: object = None
         self._jobs: list[Job] = []
         self.classic_group: Group | None = None
         """The group with its soft state that takes the place of a consumer group."""
@@ -48,9 +56,9 @@ class Step:
     def journal_rebalance(self, rebalance: Rebalance) -> None:
         self._journal.append(rebalance)
 
-    def go_on_with(self, event: object) -> None:
+    def continue_with(self, event: object) -> None:
         """Handle `event` in a later turn, once the records are appended."""
-        self._rest = event
+        self._continuation = event
 
     def start(self, job: Job) -> None:
         """Have a job done in the background."""
@@ -80,6 +88,6 @@ class Step:
             tuple(self._replies),
             tuple(self._timers),
             tuple(self._journal),
-            rest=self._rest,
+            continuation=self._continuation,
             jobs=tuple(self._jobs),
         )

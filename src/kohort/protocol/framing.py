@@ -63,12 +63,12 @@ class FrameReader:
     for.
     """
 
-    __slots__ = ("_at", "_data", "_partial", "limit")
+    __slots__ = ("_data", "_partial", "_position", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._data = b""  # frames not taken yet start at `_at`; the last may be incomplete
-        self._at = 0
+        self._data = b""  # frames not taken yet start at `_position`; the last may be incomplete
+        self._position = 0
         # A frame that takes several feeds; `_data` is used up then. Its bytes are taken out without
         # a copy, which would take 50 ms for 100 MiB.
         self._partial: BytesIO | None = None
@@ -77,13 +77,13 @@ class FrameReader:
         """Add received bytes."""
         if self._partial is not None:
             self._partial.write(data)
-        elif self._at == len(self._data):
-            self._data, self._at = data, 0
+        elif self._position == len(self._data):
+            self._data, self._position = data, 0
         else:
             self._partial = BytesIO()
-            self._partial.write(memoryview(self._data)[self._at :])
+            self._partial.write(memoryview(self._data)[self._position :])
             self._partial.write(data)
-            self._data, self._at = b"", 0
+            self._data, self._position = b"", 0
 
     def is_one_frame(self, data: bytes) -> bool:
         """Whether `data` is exactly one frame, which need not be fed if none is pending."""
@@ -96,7 +96,7 @@ class FrameReader:
         """
         if self._partial is not None:
             return self._completed(self._partial)
-        data, position = self._data, self._at
+        data, position = self._data, self._position
         remaining = len(data) - position
         if remaining < CONTENT:
             return None
@@ -110,9 +110,9 @@ class FrameReader:
             self._data = b""
             return data
         if remaining == total:
-            self._data, self._at = b"", 0
+            self._data, self._position = b"", 0
         else:
-            self._at = position + total
+            self._position = position + total
         return data[position : position + total]
 
     def _completed(self, partial: BytesIO) -> bytes | None:
@@ -129,7 +129,7 @@ class FrameReader:
 
         `CONTENT` while even the size is unknown.
         """
-        data, position = self._data, self._at
+        data, position = self._data, self._position
         if self._partial is not None:
             data, position = bytes(self._partial.getbuffer()[:CONTENT]), 0
         if len(data) - position < CONTENT:
@@ -148,7 +148,7 @@ class FrameReader:
     def buffered(self) -> int:
         """Bytes fed and not yet taken."""
         partial = 0 if self._partial is None else self._partial.tell()
-        return partial + len(self._data) - self._at
+        return partial + len(self._data) - self._position
 
     def _refused(self, size: int) -> MalformedError:
         return other_protocol(size) or MalformedError(

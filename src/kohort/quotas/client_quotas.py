@@ -130,8 +130,8 @@ class ClientQuotas:
     def __init__(self, table: QuotaTable, windows: Windows = _WINDOWS) -> None:
         self.table = table
         self._windows = windows
-        self._used = _Used()
-        self._used_by_client_ids = _Used()
+        self._usage = _Usage()
+        self._used_by_client_ids = _Usage()
 
     def throttle_ms(self, key: str, user: str, client_id: str, value: float, now: Instant) -> int:
         """Record that a client used `value`, in bytes; how long it must wait in ms, 0 if not."""
@@ -142,7 +142,7 @@ class ClientQuotas:
         rate.record(value, now)
         return rate.throttle_ms(limit.bound, now)
 
-    def take_back(self, key: str, user: str, client_id: str, value: float, now: Instant) -> None:
+    def refund(self, key: str, user: str, client_id: str, value: float, now: Instant) -> None:
         """Forget a value that was recorded at `now`."""
         limit = self.table.limit(key, user, client_id)
         if limit is not None:
@@ -170,48 +170,50 @@ class ClientQuotas:
         return None if limit is None else MutationQuota(self, limit, strict=strict)
 
     def _rate(self, limit: Limit, now: Instant) -> Rate:
-        usage = self._used_of(limit).of(limit.share, now, lambda: Rate(self._windows))
+        usage = self._usage_of(limit).of(limit.share, now, lambda: Rate(self._windows))
         assert isinstance(usage, Rate)
         return usage
 
     def bucket(self, limit: Limit, now: Instant) -> TokenBucket:
         """The tokens of those who share a quota of mutations."""
-        usage = self._used_of(limit).of(
+        usage = self._usage_of(limit).of(
             limit.share, now, lambda: TokenBucket(self._windows, limit.bound, now)
         )
         assert isinstance(usage, TokenBucket)
         return usage
 
-    def _used_of(self, limit: Limit) -> "_Used":
-        return self._used_by_client_ids if limit.is_of_any_client_id else self._used
+    def _usage_of(self, limit: Limit) -> "_Usage":
+        return self._used_by_client_ids if limit.is_of_any_client_id else self._usage
 
 
-class _Used:
+class _Usage:
     """What was used of quotas, by those who share one."""
 
     def __init__(self) -> None:
-        self._used: dict[_Share, Rate | TokenBucket] = {}
+        self._usage: dict[_Share, Rate | TokenBucket] = {}
         self._sweep_at = _FEW
 
     def of(
         self, share: _Share, now: Instant, new: Callable[[], Rate | TokenBucket]
     ) -> Rate | TokenBucket:
         """The use of those who share a quota; `new` makes that of those who used nothing."""
-        usage = self._used.get(share)
+        usage = self._usage.get(share)
         if usage is None:
-            if len(self._used) >= self._sweep_at:
+            if len(self._usage) >= self._sweep_at:
                 self._sweep(now)
-            usage = self._used[share] = new()
+            usage = self._usage[share] = new()
         return usage
 
     def _sweep(self, now: Instant) -> None:
         """Forget those who have not used anything that still counts."""
-        self._used = {share: usage for share, usage in self._used.items() if not usage.is_idle(now)}
-        if len(self._used) >= MAX_SHARES:
-            oldest = list(islice(self._used, len(self._used) - MAX_SHARES // 2))
+        self._usage = {
+            share: usage for share, usage in self._usage.items() if not usage.is_idle(now)
+        }
+        if len(self._usage) >= MAX_SHARES:
+            oldest = list(islice(self._usage, len(self._usage) - MAX_SHARES // 2))
             for share in oldest:
-                del self._used[share]
-        self._sweep_at = min(max(_FEW, 2 * len(self._used)), MAX_SHARES)
+                del self._usage[share]
+        self._sweep_at = min(max(_FEW, 2 * len(self._usage)), MAX_SHARES)
 
 
 def _address(name: str) -> _Address:

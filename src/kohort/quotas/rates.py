@@ -78,13 +78,13 @@ class Rate:
 class TokenBucket:
     """Tokens that come at a rate and are spent in bursts; it may owe tokens."""
 
-    __slots__ = ("_at", "_tokens", "_windows", "bound")
+    __slots__ = ("_refilled_at", "_tokens", "_windows", "bound")
 
     def __init__(self, windows: Windows, bound: float, now: Instant) -> None:
         self._windows = windows
         self.bound = bound
         """The rate, as it was used last."""
-        self._at = now
+        self._refilled_at = now
         self._tokens = self._burst(bound)
 
     def spend(self, tokens: float, bound: float, now: Instant) -> None:
@@ -103,10 +103,10 @@ class TokenBucket:
         return self._tokens >= self._burst(self.bound)
 
     def _refill(self, bound: float, now: Instant) -> None:
-        refill = (now - self._at) * bound / _MS_PER_S
+        refill = (now - self._refilled_at) * bound / _MS_PER_S
         self._tokens = min(self._burst(bound), self._tokens + refill)
         self.bound = bound
-        self._at = now
+        self._refilled_at = now
 
     def _burst(self, bound: float) -> float:
         return self._windows.number * self._windows.size_ms * bound / _MS_PER_S

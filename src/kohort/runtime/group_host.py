@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Final, TypeAlias, cast
 
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
+from kohort.coordinator.error_responses import refuse, refuse_while_loading
 from kohort.coordinator.jobs import Job
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record, TransactionMarker
-from kohort.coordinator.refusal import refuse, refuse_while_loading
 from kohort.coordinator.requests import (
     TOMBSTONE_CHUNK,
     Committer,
@@ -34,7 +34,7 @@ from kohort.log.base import Log
 from kohort.log.producer_states import VerificationStateEntry
 from kohort.runtime.group_log import append_records, append_transactional, read_records
 from kohort.runtime.log_reading import Batches
-from kohort.runtime.shard_host import HostContext, HostState, OnceLogged, ShardHost
+from kohort.runtime.shard_host import AfterAppendCallback, HostContext, HostState, ShardHost
 from kohort.types import Reply
 
 _GROUP_CHUNK: Final = 1_000
@@ -52,7 +52,7 @@ _PRODUCER_REFUSED: Final = frozenset(
 )
 """Errors of the log for a producer, after which it is as before."""
 
-RespondToCommit: TypeAlias = OnceLogged
+RespondToCommit: TypeAlias = AfterAppendCallback
 Commit: TypeAlias = Callable[[RespondToCommit, Committer, int, Sequence[OffsetColumns]], None]
 
 
@@ -292,7 +292,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
                     yield
                 if self.shard is not shard:
                     return  # `_deleted_topics` has them
-            self._once_logged(partial(self._topics_forgotten, names))
+            self._when_logged(partial(self._topics_forgotten, names))
 
     async def _go_on(self, steps: Iterator[None]) -> None:
         for _ in steps:
@@ -339,10 +339,12 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         self._accept(result.records, (*result.journal, *result.replies))
         for job in result.jobs:
             self._on_job(self, job)
-        if result.rest is not None:
-            self._once_logged(partial(self._go_on_with, self.shard, cast("Event", result.rest)))
+        if result.continuation is not None:
+            self._when_logged(
+                partial(self._continue_with, self.shard, cast("Event", result.continuation))
+            )
 
-    def _go_on_with(self, shard: Shard, event: Event, failure: ErrorCode) -> None:
+    def _continue_with(self, shard: Shard, event: Event, failure: ErrorCode) -> None:
         if not failure:
             asyncio.get_running_loop().call_soon(self._post_to, shard, event)
 

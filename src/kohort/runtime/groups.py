@@ -152,11 +152,11 @@ class Groups(Shards[GroupHost, TimerKey]):
         """`heartbeat` of this member, for callers that make many."""
         heartbeat, timers = self._host(group).heartbeat, self._timers
 
-        def again() -> ErrorCode:
+        def repeat() -> ErrorCode:
             timers.had_request = True
             return heartbeat(group, generation, member_id, instance_id)
 
-        return again
+        return repeat
 
     def steady_heartbeats_of(self, request: SteadyHeartbeat) -> Callable[[], int | None]:
         """The function that keeps a member of a consumer group alive.
@@ -167,11 +167,11 @@ class Groups(Shards[GroupHost, TimerKey]):
         """
         heartbeat, timers = self._host(request.group).steady_heartbeat, self._timers
 
-        def again() -> int | None:
+        def repeat() -> int | None:
             timers.had_request = True
             return heartbeat(request)
 
-        return again
+        return repeat
 
     def commit(
         self,
@@ -191,7 +191,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         """The function that commits for this group, for callers with many commits."""
         commit, timers = self._host(group).commit, self._timers
 
-        def again(
+        def repeat(
             respond: RespondToCommit,
             committer: Committer,
             version: int,
@@ -200,7 +200,7 @@ class Groups(Shards[GroupHost, TimerKey]):
             timers.had_request = True
             commit(respond, committer, version, topics)
 
-        return again
+        return repeat
 
     def begin_verification(
         self, group: str, producer_id: int, producer_epoch: int

@@ -59,28 +59,28 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._left = _MARKER_CHUNK
+        self._remaining = _MARKER_CHUNK
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, count: int) -> None:
         """Return when `count` markers, at most `_MARKER_CHUNK`, may be written in this turn."""
-        if self._left == _MARKER_CHUNK:
+        if self._remaining == _MARKER_CHUNK:
             asyncio.get_running_loop().call_soon(self._renew)
-        if self._left >= count and not self._waiting:
-            self._left -= count
+        if self._remaining >= count and not self._waiting:
+            self._remaining -= count
             return
         admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((count, admitted))
         await admitted
 
     def _renew(self) -> None:
-        self._left = _MARKER_CHUNK
-        while self._waiting and self._left >= self._waiting[0][0]:
+        self._remaining = _MARKER_CHUNK
+        while self._waiting and self._remaining >= self._waiting[0][0]:
             count, admitted = self._waiting.popleft()
             if not admitted.done():  # else the server ends
                 admitted.set_result(None)
-                self._left -= count
-        if self._left < _MARKER_CHUNK:
+                self._remaining -= count
+        if self._remaining < _MARKER_CHUNK:
             asyncio.get_running_loop().call_soon(self._renew)
 
 

@@ -91,9 +91,9 @@ class Shard(Protocol[_EventT_contra, _RecordT_contra, _ResultT_co]):
     def replay(self, record: _RecordT_contra, /) -> None: ...
 
 
-OnceLogged: TypeAlias = Callable[[ErrorCode], None]
+AfterAppendCallback: TypeAlias = Callable[[ErrorCode], None]
 """Receives `none` once all decided so far is in the log, or an error if it never will be."""
-News: TypeAlias = Reply[object] | OnceLogged | EffectT
+AfterAppend: TypeAlias = Reply[object] | AfterAppendCallback | EffectT
 """What follows on an append: responses, and effects that are the shard's own."""
 
 
@@ -145,9 +145,9 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         """Why the shard failed last, since its last append."""
         self._waiting: dict[OnResponse, RequestT] = {}
         self._unlogged: list[Sequence[RecordT]] = []
-        self._after_append: list[News[EffectT]] = []
+        self._after_append: list[AfterAppend[EffectT]] = []
         """What follows once all records decided so far are in the log."""
-        self._appended: list[News[EffectT]] = []
+        self._appended: list[AfterAppend[EffectT]] = []
         """What follows as soon as the current append is durable."""
         self._flushing = False
         self._task: asyncio.Task[None] | None = None
@@ -218,7 +218,9 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     def _decide(self, event: RequestT | EventT) -> ResultT:
         return self.shard.handle(event, self._clock.now(), self._clock.timestamp())
 
-    def _accept(self, records: Sequence[RecordT], callbacks: Sequence[News[EffectT]]) -> None:
+    def _accept(
+        self, records: Sequence[RecordT], callbacks: Sequence[AfterAppend[EffectT]]
+    ) -> None:
         """Replay what was decided; the news follow once it is in the log."""
         for record in records:
             self.shard.replay(record)
@@ -229,9 +231,9 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         if self._flushing:
             self._after_append += callbacks
         else:
-            self._tell(callbacks)
+            self._run_callbacks(callbacks)
 
-    def _tell(self, callbacks: Iterable[News[EffectT]]) -> None:
+    def _run_callbacks(self, callbacks: Iterable[AfterAppend[EffectT]]) -> None:
         for item in callbacks:
             if isinstance(item, Reply):
                 # If sending an earlier response brought a request that failed the shard, all have a
@@ -276,7 +278,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         """Replay the log, or what the standby has not replayed of it."""
         log, standby = self.log, self._standby
         self._standby = None
-        if standby is not None and standby.goes_on_in(log):
+        if standby is not None and standby.continues_in(log):
             self.shard = standby.shard
             chunks = standby.rest(log)
         else:
@@ -378,7 +380,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         # Loading proves nothing: what is read from a full disk fails again with the next append.
         self._reload_after_s, self._failure = self._first_reload_after_s, None
         callbacks, self._appended = self._appended, []
-        self._tell(callbacks)
+        self._run_callbacks(callbacks)
         # A response that brought another request has begun the next append already.
         if (self._unlogged or self._after_append) and not self._flushing:
             self._flush_soon()
@@ -391,10 +393,10 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     async def _logged(self) -> ErrorCode:
         """Return `none` when all decided so far is in the log, an error if the shard is dropped."""
         logged: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._once_logged(partial(_finish, logged))
+        self._when_logged(partial(_finish, logged))
         return await logged
 
-    def _once_logged(self, function: OnceLogged) -> None:
+    def _when_logged(self, function: AfterAppendCallback) -> None:
         if self._flushing:
             self._after_append.append(function)
         else:

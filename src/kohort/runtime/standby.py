@@ -74,7 +74,7 @@ class Standby(Generic[ShardT, RecordT]):
         self._chunks = self._records_in((batches,))
         self._offset = batches.end_offset
 
-    def goes_on_in(self, log: Log) -> bool:
+    def continues_in(self, log: Log) -> bool:
         """Whether the log has all that was replayed, and no batch was removed from it since."""
         return (
             not self._is_broken

@@ -38,7 +38,7 @@ class TimerDriver(Generic[K]):
         self._fire_one = fire
         self._timers: TimerHeap[K] = TimerHeap()
         self._handle: asyncio.TimerHandle | None = None
-        self._at: Instant | None = None
+        self._scheduled_at: Instant | None = None
         self._deferring_since: Instant | None = None
         self._firing_at: Instant | None = None
 
@@ -51,7 +51,7 @@ class TimerDriver(Generic[K]):
         if self._firing_at is not None:
             deadline = max(deadline, Instant(self._firing_at + 1))
         self._timers.set(key, deadline)
-        if self._at is None or deadline < self._at:
+        if self._scheduled_at is None or deadline < self._scheduled_at:
             self._arm()
 
     def cancel(self, key: K) -> None:
@@ -65,14 +65,14 @@ class TimerDriver(Generic[K]):
 
     def _arm(self) -> None:
         deadline = self._timers.next_deadline()
-        if deadline is not None and (self._at is None or deadline < self._at):
+        if deadline is not None and (self._scheduled_at is None or deadline < self._scheduled_at):
             # One that rings too early, because that timer was cancelled or moved, arms itself
             # again.
             self._fire_after(max(deadline - self._clock.now(), 0) / 1_000, deadline)
 
     def _fire_after(self, seconds: float, deadline: Instant) -> None:
         self.close()
-        self._at = deadline
+        self._scheduled_at = deadline
         self._handle = asyncio.get_running_loop().call_later(seconds, self._fire)
 
     def _fire(self) -> None:
@@ -86,7 +86,7 @@ class TimerDriver(Generic[K]):
             self._fire_one(key)
             if perf_counter() > give_way_at:
                 break
-        self._at = self._firing_at = None
+        self._scheduled_at = self._firing_at = None
         deadline = self._timers.next_deadline()
         if deadline is None or deadline > now:  # else the others have waited for requests, too
             self._deferring_since = None

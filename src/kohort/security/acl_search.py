@@ -56,7 +56,7 @@ def find(acls: Acls, filters: Iterable[AclBindingFilter]) -> Generator[None, Non
                 tables[fields][_getter(fields)(exact_filter)].append(of_one)
             yield
     if tables:
-        yield from _look_at_all(acls, tables, sum(map(len, matches)))
+        yield from _scan_all(acls, tables, sum(map(len, matches)))
     return matches
 
 
@@ -102,7 +102,7 @@ def _nothing(_: tuple[Any, ...]) -> None:
     """The value of no field."""
 
 
-def _look_at_all(acls: Acls, tables: _Tables, matches: int) -> Generator[None, None, None]:
+def _scan_all(acls: Acls, tables: _Tables, matches: int) -> Generator[None, None, None]:
     most = MAX_MATCHES + len(acls)
     looks = [(_getter(fields), by_values.get) for fields, by_values in tables.items()]
     for pair in acls.snapshot().items():

@@ -54,7 +54,7 @@ class Throttling:
         client, now = _client(request), self._clock.now()
         wait = self._quotas.throttle_ms(CONSUMER_BYTE_RATE, *client, size, now)
         if wait:
-            self._quotas.take_back(CONSUMER_BYTE_RATE, *client, size, now)
+            self._quotas.refund(CONSUMER_BYTE_RATE, *client, size, now)
             request.throttle(wait)
         return not wait
 

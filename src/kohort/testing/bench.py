@@ -173,8 +173,8 @@ class Bench:
         self.shard.topics = self.topics
         result = self.shard.handle(event, self.now, self.timestamp)
         self._apply(result)
-        if result.rest is not None:
-            self.post(cast("Event", result.rest))
+        if result.continuation is not None:
+            self.post(cast("Event", result.continuation))
         return result
 
     def do_jobs(self) -> list[Result]:

@@ -64,7 +64,9 @@ def test_no_event_loop_as_under_trio(client: Any) -> None:
     opened = client()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # "coroutine … was never awaited"
-        with pytest.raises(KohortError, match=r"needs a running asyncio event loop.* kohort\.client\.sync"):
+        with pytest.raises(
+            KohortError, match=r"needs a running asyncio event loop.* kohort\.client\.sync"
+        ):
             opened.__aenter__().send(None)
         if not isinstance(opened, ConsumerGroup):
             with pytest.raises(KohortError, match="needs asyncio's event loop"):

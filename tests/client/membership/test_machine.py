@@ -85,7 +85,9 @@ class MembershipMachine(RuleBasedStateMachine):
             if isinstance(send.request, Heartbeat)
             else (JoinGroup, SyncGroup, LeaveGroup)
         )
-        known = self.member.session.in_flight if kinds == (Heartbeat,) else self.member.awaited
+        known = (
+            self.member.session.in_flight if kinds == (Heartbeat,) else self.member.awaited_request
+        )
         assert known == send.number
         if isinstance(send.request, JoinGroup):
             assert not self.draining
@@ -228,7 +230,7 @@ class MembershipMachine(RuleBasedStateMachine):
             self.bench.sent = {
                 number: send
                 for number, send in self.bench.sent.items()
-                if number in (self.member.awaited, self.member.session.in_flight)
+                if number in (self.member.awaited_request, self.member.session.in_flight)
             }
 
     @invariant()
@@ -236,7 +238,7 @@ class MembershipMachine(RuleBasedStateMachine):
         if hasattr(self, "bench") and self.over:
             assert self.member.is_over
             assert self.member.deadline is None
-            assert (self.member.awaited, self.member.session.in_flight) == (None, None)
+            assert (self.member.awaited_request, self.member.session.in_flight) == (None, None)
 
     def teardown(self):
         """Everything goes well from here on: the member is stable, or out because somebody wanted

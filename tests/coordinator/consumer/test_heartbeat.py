@@ -609,7 +609,7 @@ def test_a_large_target_is_stored_in_parts():
     bench.consumer_heartbeat("g", "m0", 1)
     (result,) = bench.do_jobs()
     assert len(result.records) == 20
-    assert result.rest is not None
+    assert result.continuation is not None
     group = bench.consumer_group()
     assert group.target_epoch == group.epoch
     assert {len(target) for target in group.targets.values()} == {len(names)}
@@ -622,7 +622,7 @@ def test_a_target_of_many_members_is_stored_in_few_parts():
     bench.advance(1_000)
     bench.consumer_heartbeat("g", "m0", 2)
     (result,) = bench.do_jobs()
-    assert result.rest is None
+    assert result.continuation is None
     assert len(bench.consumer_group().targets) == MAX_STORED_WEIGHT // 5
 
 

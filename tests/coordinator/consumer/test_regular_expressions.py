@@ -151,7 +151,7 @@ def test_a_large_result_is_stored_in_parts():
     (result,) = [each for each in bench.do_jobs() if resolved([each])]
     assert len(job.regexes) == len(regexes)
     assert [record.key.regex for record in result.records] == regexes[:3]
-    assert result.rest is not None
+    assert result.continuation is not None
     group = bench.consumer_group()
     assert group.epoch > epoch
     assert set(group.regexes) == set(regexes)

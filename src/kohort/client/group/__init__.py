@@ -3,7 +3,7 @@
 from kohort.client.group.bound_generation import BoundGeneration
 from kohort.client.group.generation import Generation
 from kohort.client.group.group import ConsumerGroup, GroupClosedError
-from kohort.client.group.offered import OfferedBatch, OfferedBatches
+from kohort.client.group.offered_batch import OfferedBatch, OfferedBatches
 from kohort.client.group.records import BlockingRecords, RecordCursor
 from kohort.client.group.signals import SIGNALS, listen
 from kohort.client.group.subscription import MemberSubscription

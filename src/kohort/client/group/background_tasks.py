@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kohort.client.group.context import MemberContext
-from kohort.client.group.handover import Handover
+from kohort.client.group.generation_handover import GenerationHandover
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import StuckError
 from kohort.client.membership import End
@@ -15,7 +15,7 @@ CHECKS_PER_LIMIT: Final = 10
 """How often the tasks are checked within `max_poll_interval_ms`."""
 
 
-def start_background_tasks(context: MemberContext, handover: Handover) -> None:
+def start_background_tasks(context: MemberContext, handover: GenerationHandover) -> None:
     """Start the tasks that are configured; they run until the group is closed."""
     config = context.config
     if config.partition_watch_interval_ms:
@@ -77,7 +77,7 @@ async def _commit_marked(context: MemberContext) -> None:
         context.events.emit_event("commit failed", f"{error}; retrying at the next interval")
 
 
-async def _check_tasks(context: MemberContext, handover: Handover, limit_ms: int) -> None:
+async def _check_tasks(context: MemberContext, handover: GenerationHandover, limit_ms: int) -> None:
     """End the membership if a task is stuck, or if no code asks for the generation."""
     now = asyncio.get_running_loop().time()
     for owned in context.owned_partitions.values():

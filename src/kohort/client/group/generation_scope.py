@@ -100,12 +100,12 @@ class GenerationScope(Generation[K, V]):
         added = tuple(
             partition
             for partition in self.assignment
-            if not self._owned_partitions[partition].shown
+            if not self._owned_partitions[partition].is_reported
         )
         revoked = tuple(partition for partition in before if partition not in set(self.assignment))
         self._granted = replace(self._granted, added=added, revoked=revoked)
         for owned in self._owned_partitions.values():
-            owned.shown = True
+            owned.is_reported = True
 
     def begin_end(self, end: End, cause: str) -> None:
         """Begin to end; tasks of a lost generation are cancelled."""

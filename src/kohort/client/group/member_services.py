@@ -7,7 +7,7 @@ from kohort.client.config import GroupConfig
 from kohort.client.fetch import Fetcher
 from kohort.client.group.commits import OffsetCommitter
 from kohort.client.group.context import MemberContext
-from kohort.client.group.handover import Handover
+from kohort.client.group.generation_handover import GenerationHandover
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.streaming import RecordStream
 from kohort.client.offset_and_metadata import OffsetAndMetadata
@@ -21,7 +21,7 @@ class MemberServices:
     def __init__(
         self,
         context: MemberContext,
-        handover: Handover,
+        handover: GenerationHandover,
         committer: OffsetCommitter,
         deserializers: Deserializers | None,
     ) -> None:

@@ -132,7 +132,7 @@ class OwnedPartition:
         """Metadata of commits for which the application gives none."""
         self.is_fetched = False
         """Whether the fetcher reads it."""
-        self.shown = False
+        self.is_reported = False
         """Whether the application has seen it in an assignment."""
         self.last_offset = -1
         """End of the batch that was handed out last."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Generic, Protocol, cast
 
-from kohort.client.group.offered import OfferedBatch, OfferedBatches
+from kohort.client.group.offered_batch import OfferedBatch, OfferedBatches
 from kohort.client.record import K, Record, V
 from kohort.errors import KohortError, fresh
 
@@ -18,14 +18,17 @@ class RecordCursor(Generic[K, V]):
 
     def __init__(self) -> None:
         self._offered: OfferedBatch | None = None
-        self._rest: Iterator[Record[K, V]] = iter(())
-        self._handed_out: Record[K, V] | None = None
+        self._remaining: Iterator[Record[K, V]] = iter(())
+        self._last_record: Record[K, V] | None = None
         self._failure: KohortError | None = None
 
     def begin(self, offered: OfferedBatch) -> None:
         """Continue with the records of this batch."""
-        self._offered, self._rest = offered, cast("Iterator[Record[K, V]]", iter(offered.batch))
-        self._handed_out = None
+        self._offered, self._remaining = (
+            offered,
+            cast("Iterator[Record[K, V]]", iter(offered.batch)),
+        )
+        self._last_record = None
 
     def next(self) -> Record[K, V] | None:
         """The next record, which finishes the previous one; None: the batch is finished.
@@ -38,16 +41,16 @@ class RecordCursor(Generic[K, V]):
         offered = self._offered
         if offered is None:
             return None
-        if self._handed_out is not None:
-            offered.position, self._handed_out = self._handed_out.offset + 1, None
+        if self._last_record is not None:
+            offered.position, self._last_record = self._last_record.offset + 1, None
         if not offered.is_ending and not offered.is_sought:
             try:
-                self._handed_out = next(self._rest, None)
+                self._last_record = next(self._remaining, None)
             except KohortError as error:
                 self._failure = fresh(error)
                 raise
-            if self._handed_out is not None:
-                return self._handed_out
+            if self._last_record is not None:
+                return self._last_record
             offered.position = offered.batch.next_offset
         self._offered = None
         return None

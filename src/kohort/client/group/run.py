@@ -2,8 +2,8 @@
 
 `GroupMember` reports assignments and their ends (`on_start`, `on_end`). `GroupRun` keeps the owned
 partitions that follow from them. A generation is prepared by `generation_setup`, handed over by
-`handover`, and ended by `draining`. No decision about the membership is taken here: every event
-goes to the membership, which returns the actions.
+`generation_handover`, and ended by `draining`. No decision about the membership is taken here:
+every event goes to the membership, which returns the actions.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from kohort.client.group.commits import Identity, OffsetCommitter
 from kohort.client.group.context import MemberContext
 from kohort.client.group.draining import Draining
 from kohort.client.group.events import EventReporter
+from kohort.client.group.generation_handover import GenerationHandover
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.generation_setup import GenerationSetup
-from kohort.client.group.handover import Handover
-from kohort.client.group.leading import assignment_for
+from kohort.client.group.leader_assignment import assignment_for
 from kohort.client.group.marked_commits import MarkedCommits
 from kohort.client.group.member import GroupMember
 from kohort.client.group.member_services import MemberServices
@@ -99,7 +99,7 @@ class GroupRun:
             events=EventReporter(config, membership),
             tasks=MemberTasks(config.group_id, self._give_up),
         )
-        self.handover = Handover(self.context)
+        self.handover = GenerationHandover(self.context)
         self.draining = Draining(self.context, self.handover.give_up)
         self.rebalances = 0
         self._setup = GenerationSetup(self.context, list_offsets, self.handover.offer)
@@ -116,7 +116,7 @@ class GroupRun:
         heartbeat = Heartbeat if context.member_epoch is None else ConsumerGroupHeartbeat
         return GroupMetrics(
             client_id=context.cluster.config.client_id,
-            is_closed=self.handover.left.is_set(),
+            is_closed=self.handover.has_left.is_set(),
             group_id=context.name,
             member_id=self.membership.member_id,
             state=self.membership.phase.value,
@@ -150,7 +150,7 @@ class GroupRun:
         self.leave(reason)
         try:
             async with asyncio.timeout((context.config.drain_ms + 2 * LEAVE_TIMEOUT_MS) / 1_000):
-                await self.handover.left.wait()
+                await self.handover.has_left.wait()
         except TimeoutError:
             context.events.emit_event(
                 "lost", "the membership did not end in time; the session timeout ends it"

@@ -111,7 +111,7 @@ class RecordStream(AsyncIterator[Batch | None]):
             try:
                 batch = await self._next_within(min(remaining, POLL_INTERVAL_S))
             except (TopicRecreatedError, GaveUpError, KafkaError) as error:
-                if not _is_gone(error):
+                if not _means_topic_deleted(error):
                     raise
                 self._on_gone(owned, error)
                 await _unless_ending(owned, None, min(remaining, POLL_INTERVAL_S))
@@ -169,7 +169,7 @@ class RecordStream(AsyncIterator[Batch | None]):
             raise
 
 
-def _is_gone(error: TopicRecreatedError | GaveUpError | KafkaError) -> bool:
+def _means_topic_deleted(error: TopicRecreatedError | GaveUpError | KafkaError) -> bool:
     return isinstance(error, TopicRecreatedError) or error.code in UNKNOWN_TOPIC
 
 

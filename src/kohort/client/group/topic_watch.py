@@ -114,7 +114,7 @@ class TopicWatch:
             if is_leader and partition_count(metadata, topic) != count
         ]
         # A topic counts as deleted when it is missing twice.
-        missing = {topic for topic in self.counts if not _is_there(metadata, topic)}
+        missing = {topic for topic in self.counts if not _exists(metadata, topic)}
         rebalancing = [topic for topic in changed if topic not in missing or topic in self._missing]
         self._missing = missing
         names = ", ".join(sorted(rebalancing))
@@ -135,7 +135,7 @@ class TopicWatch:
         deleted = {
             partition.topic
             for partition in owned
-            if partition.topic in self._missing and not _is_there(metadata, partition.topic)
+            if partition.topic in self._missing and not _exists(metadata, partition.topic)
         }
         lost = tuple(partition for partition in owned if partition.topic in recreated | deleted)
         causes = [f"topic {topic} was deleted and recreated" for topic in sorted(recreated)]
@@ -181,5 +181,5 @@ def topics_for_assignor(
     }
 
 
-def _is_there(metadata: Metadata, topic: str) -> bool:
+def _exists(metadata: Metadata, topic: str) -> bool:
     return topic in metadata.topics and metadata.topics[topic].exists

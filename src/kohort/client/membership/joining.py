@@ -39,7 +39,7 @@ def send_join(member: MembershipState, now: int) -> None:
     if not member.member_id or reason:
         member.log_event("join", reason or "as a new member")
     member.session.join_sent(now)
-    member.awaited = member.send(
+    member.awaited_request = member.send(
         request, member.request_timeout_ms + member.config.rebalance_timeout_ms
     )
 
@@ -89,7 +89,7 @@ def send_sync(
         protocol=member.protocol,
         assignments=assignments,
     )
-    member.awaited = member.send(
+    member.awaited_request = member.send(
         request, member.request_timeout_ms + member.config.session_timeout_ms
     )
 

@@ -37,7 +37,7 @@ def send_leave(member: MembershipState, now: int) -> None:
     member.session.end()
     member.leave_until = min(member.leave_until, now + LEAVE_TIMEOUT_MS)
     request = LeaveGroup(member_id=member.member_id, reason=member.leaving_because or "")
-    member.awaited = member.send(
+    member.awaited_request = member.send(
         request, min(member.request_timeout_ms, max(member.leave_until - now, 1))
     )
 

@@ -156,8 +156,8 @@ class Membership(MembershipState):
         if number == self.session.in_flight:
             self.session.in_flight = None
             handle_heartbeat_response(self, cast(PlainResponse, response).error, now)
-        elif number == self.awaited:
-            self.awaited = None
+        elif number == self.awaited_request:
+            self.awaited_request = None
             if isinstance(response, JoinGroupResponse):
                 handle_join_response(self, response, now)
             elif isinstance(response, SyncGroupResponse):
@@ -172,8 +172,8 @@ class Membership(MembershipState):
         if number == self.session.in_flight:
             self.session.in_flight = None
             heartbeat_failed(self, error, now)
-        elif number == self.awaited:
-            self.awaited = None
+        elif number == self.awaited_request:
+            self.awaited_request = None
             if self.phase is Phase.LEAVING:
                 leave_failed(self, error, now)
             else:
@@ -224,7 +224,7 @@ class Membership(MembershipState):
             send_leave(self, now)
         elif (
             self.rejoin_because is not None
-            and self.awaited is None
+            and self.awaited_request is None
             and self.phase in (Phase.OUT, Phase.STABLE)
         ):
             send_join(self, now)

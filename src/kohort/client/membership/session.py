@@ -38,7 +38,7 @@ class MembershipSession:
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._sent = self._due = 0
+        self._sent = self._due_at = 0
         self._join_sent = 0
         self._included_before_join = 0
         self._confirmed_at = 0
@@ -104,7 +104,7 @@ class MembershipSession:
 
     def sent(self, number: int, now: int) -> None:
         """A heartbeat was sent."""
-        self._due = now if self.heartbeat_at is None else self.heartbeat_at
+        self._due_at = now if self.heartbeat_at is None else self.heartbeat_at
         self.in_flight, self._sent, self.heartbeat_at = number, now, None
 
     def responded(self, now: int, *, included: bool) -> None:
@@ -115,7 +115,7 @@ class MembershipSession:
         # The interval starts when the heartbeat was due, not when it was sent: members that synced
         # together learn of a rebalance together, as the first of them waits for the last. Delays
         # would add up.
-        self.heartbeat_at = max(self._due + self._interval_ms, now)
+        self.heartbeat_at = max(self._due_at + self._interval_ms, now)
         self.failures = 0
 
     def failed(self, now: int, pause_ms: int) -> int:

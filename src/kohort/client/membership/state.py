@@ -163,7 +163,7 @@ class MembershipState(MemberState):
         """Reason to join as soon as all drains are complete; None: no reason."""
         self.outdated_because: str | None = None
         """Reason to rejoin as soon as the current rebalance is complete; None: no reason."""
-        self.awaited: int | None = None
+        self.awaited_request: int | None = None
         """Number of the JoinGroup, SyncGroup or LeaveGroup in flight."""
         self.retry_at: int | None = None
 
@@ -201,9 +201,9 @@ class MembershipState(MemberState):
 
     def abandon(self) -> None:
         """Abandon the JoinGroup, SyncGroup or LeaveGroup in flight, if any."""
-        if self.awaited is not None:
-            self.actions.append(Abandon(self.awaited))
-            self.awaited = None
+        if self.awaited_request is not None:
+            self.actions.append(Abandon(self.awaited_request))
+            self.awaited_request = None
 
     def end_all(self, end: End, drain_ms: int, cause: str) -> None:
         """End the generation with all its partitions."""

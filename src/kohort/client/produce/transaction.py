@@ -73,7 +73,7 @@ class Transaction:
             await self._begin()
         except BaseException:
             if not self._is_open:
-                self._tell(TransactionOutcome.ABORTED)
+                self._set_outcome(TransactionOutcome.ABORTED)
             raise
         self._outcome, self._is_open = None, True
         self._transactions.on_close = self._close
@@ -88,7 +88,7 @@ class Transaction:
             )
         await turn.acquire()
         try:
-            await self._transactions.begin(self._tell)
+            await self._transactions.begin(self._set_outcome)
         except BaseException:
             turn.release()
             raise
@@ -229,7 +229,7 @@ class Transaction:
         finally:
             self._end()
 
-    def _tell(self, outcome: TransactionOutcome) -> None:
+    def _set_outcome(self, outcome: TransactionOutcome) -> None:
         self._outcome = outcome
         if self._on_outcome is not None:
             self._on_outcome(outcome)

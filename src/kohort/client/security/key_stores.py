@@ -101,13 +101,13 @@ class _JksReader:
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._version, self.count = _int32(content, 4)[0], _int32(content, 8)[0]
-        self._at = 12
+        self._position = 12
 
     def entry(self) -> int:
         """The kind of the next entry; its alias and date are skipped."""
         kind = self._int32()
         self._text()
-        self._at += 8
+        self._position += 8
         return kind
 
     def certificate(self) -> bytes:
@@ -121,23 +121,23 @@ class _JksReader:
             yield self.certificate()
 
     def sized(self) -> bytes:
-        return self._take(self._int32())
+        return self._read_bytes(self._int32())
 
     def _text(self) -> None:
-        size: int = _uint16(self._content, self._at)[0]
-        self._at += 2
-        self._take(size)
+        size: int = _uint16(self._content, self._position)[0]
+        self._position += 2
+        self._read_bytes(size)
 
     def _int32(self) -> int:
-        number: int = _int32(self._content, self._at)[0]
-        self._at += 4
+        number: int = _int32(self._content, self._position)[0]
+        self._position += 4
         return number
 
-    def _take(self, size: int) -> bytes:
-        chunk = self._content[self._at : self._at + size]
+    def _read_bytes(self, size: int) -> bytes:
+        chunk = self._content[self._position : self._position + size]
         if size < 0 or len(chunk) < size:
             raise ValueError(_WRONG_PASSWORD)
-        self._at += size
+        self._position += size
         return chunk
 
 

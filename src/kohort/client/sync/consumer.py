@@ -57,7 +57,7 @@ class Consumer(MethodHints, Generic[K, V]):
         self._deserializers = deserializers(key_deserializer, value_deserializer)
         self._batch: Batch[K, V] | None = None
         """The batch whose records are being returned."""
-        self._rest: Iterator[Record[K, V]] = iter(())
+        self._remaining: Iterator[Record[K, V]] = iter(())
         self._position = 0
         """Offset after the used records of the last batch."""
 
@@ -217,7 +217,7 @@ class Consumer(MethodHints, Generic[K, V]):
         batch = self._batch
         if batch is None:
             return None
-        record = next(self._rest, None)
+        record = next(self._remaining, None)
         if record is not None and (end is None or record.offset < end):
             self._use(batch, record.offset + 1)
             return record
@@ -231,7 +231,7 @@ class Consumer(MethodHints, Generic[K, V]):
     def _take_records(self, before: Mapping[TopicPartition, int] | None) -> None:
         self._batch, batch = None, self._take(_WAIT_MS, before)
         if batch is not None:
-            self._batch, self._rest = batch, iter(batch)
+            self._batch, self._remaining = batch, iter(batch)
 
     def next_batch(
         self, *, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
@@ -272,7 +272,7 @@ class Consumer(MethodHints, Generic[K, V]):
 
     def _leave_batch(self) -> None:
         """Return the remaining records of the batch again."""
-        self._batch, self._rest = None, iter(())
+        self._batch, self._remaining = None, iter(())
 
     def _call(self, function: Callable[[], T]) -> T:
         async def call() -> T:

@@ -162,7 +162,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """Set when the loop has taken records, or takes no more; for `send`, which waits for it."""
         self._last: Delivery | None = None
         """Of the last record that the loop took."""
-        self._known: set[str] = set()
+        self._known_topics: set[str] = set()
         """Topics that were there: a mistyped one must not hold up the records of others."""
         self._refused: list[Delivery] = []
         self._closed = False
@@ -212,9 +212,9 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         `close`. The delivery raises all other errors.
         """
         self._loop.validate_process()  # after a fork no loop takes the record
-        if topic not in self._known:
+        if topic not in self._known_topics:
             self._loop.run(self._producer.partitions_for(topic))
-            self._known.add(topic)
+            self._known_topics.add(topic)
         content: Any = value
         name: Any = key
         if self._serializers is not None:
@@ -292,22 +292,22 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
     async def queued(self) -> None:
         """Wait until all sent records are queued; on the loop. Raises errors of refused records."""
-        await self._taken()
+        await self._wait_until_queued()
         if (refused := self._with_refusals(None)) is not None:
             raise fresh(refused)
 
     async def new_transaction(self) -> AsyncTransaction:
         """A new transaction, without records sent so far; on the loop."""
-        await self._taken()
+        await self._wait_until_queued()
         return self._producer.transaction()
 
     async def end(self, transaction: AsyncTransaction, error: BaseException | None) -> None:
         """Commit, or abort because of `error` or of records that were refused; on the loop."""
         try:
-            await self._taken()
+            await self._wait_until_queued()
         except asyncio.CancelledError as cancelled:
             await transaction.__aexit__(type(cancelled), cancelled, None)
-            await self._taken()
+            await self._wait_until_queued()
             self._with_refusals(None)  # they were refused because of the abort
             raise
         refused = self._with_refusals(None)
@@ -372,15 +372,15 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             await self._producer.close(timeout_ms=0)
         except UndeliveredError as error:
             lost = error.with_traceback(None)  # which refers to this frame
-        await self._taken()
+        await self._wait_until_queued()
         return self._with_refusals(lost)
 
     def _begin_taking(self) -> None:
         """Start passing on the gathered records; on the loop."""
         if self._taking is None or self._taking.done():
-            self._taking = self._loop.loop.create_task(self._take())
+            self._taking = self._loop.loop.create_task(self._pass_on())
 
-    async def _take(self) -> None:
+    async def _pass_on(self) -> None:
         """Pass all gathered records to the producer, in order."""
         while True:
             self._is_woken = True
@@ -415,7 +415,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
     async def _settled(self, end: Callable[[], Awaitable[None]]) -> None:
         """Call `end` once all is queued. Raises its UndeliveredError with the refused records."""
-        await self._taken()
+        await self._wait_until_queued()
         lost = None
         try:
             await end()
@@ -425,7 +425,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if losses is not None:
             raise fresh(losses)
 
-    async def _taken(self) -> None:
+    async def _wait_until_queued(self) -> None:
         """Wait until the producer has queued or refused all records gathered so far."""
         last = self._gathered[-1].delivery if self._gathered else self._last
         self._begin_taking()

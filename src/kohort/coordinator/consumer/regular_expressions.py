@@ -103,7 +103,7 @@ def regexes_resolved(
         value = RegularExpressionValue(names, event.version, step.timestamp)
         step.record(RegularExpressionRecord(RegularExpressionKey(group.id, regex), value))
     if later := dict(matched[count:]):
-        step.go_on_with(replace(event, topics=later, bumps=bumps))
+        step.continue_with(replace(event, topics=later, bumps=bumps))
         return
     group.is_resolving = False
     other_topics = (value.topics for regex, value in group.regexes.items() if regex not in resolved)

@@ -126,7 +126,7 @@ def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> 
         if member_id in group.members:
             _store(group, member_id, target, step)
     if later:
-        step.go_on_with(TargetComputed(event.job, later))
+        step.continue_with(TargetComputed(event.job, later))
     else:
         group.assigning = group.target_error = None
         _store_epoch(group, event.job.epoch, step)

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from kohort.coordinator.classic import Group
-from kohort.coordinator.pending import PendingMember
+from kohort.coordinator.pending_members import PendingMember
 from kohort.types import ConnectionId
 
 PENDING_OVERHEAD: Final = 1_000
 """Memory of a pending id beside its strings: its timer and its places in tables."""
 
 
-class HandedOutIds:
+class ReservedMemberIds:
     """The ids that the groups of a shard have handed out, and that have not joined yet.
 
     Kafka keeps all until their session timeout. Here the oldest are forgotten when they take too

@@ -148,20 +148,20 @@ class _Commits:
         self._interval_s = interval_s
         self._position: int | None = None
         self._committed: int | None = None
-        self._at = asyncio.get_running_loop().time()
+        self._last_flush = asyncio.get_running_loop().time()
 
     async def up_to(self, offered: OfferedBatch, *, now: bool = False) -> None:
         """Commit the finished records of the batch, if the interval is over or `now`."""
         if offered.position > offered.batch.first_offset:
             self._position = offered.position
-        if now or asyncio.get_running_loop().time() >= self._at + self._interval_s:
+        if now or asyncio.get_running_loop().time() >= self._last_flush + self._interval_s:
             await self.flush()
 
     async def flush(self) -> None:
         """Commit finished records, unless the partition was lost."""
         if self._position is None or self._position == self._committed:
             return
-        position, self._at = self._position, asyncio.get_running_loop().time()
+        position, self._last_flush = self._position, asyncio.get_running_loop().time()
         try:
             await self._generation.commit({self._partition: position})
         except GenerationEndedError:

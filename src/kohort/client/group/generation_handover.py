@@ -13,14 +13,14 @@ from kohort.util.text import join_names
 _WARN_AFTER_S: Final = 1.0
 
 
-class Handover:
+class GenerationHandover:
     """Passes generations, errors of tasks, and the end of a member to the application."""
 
     def __init__(self, context: MemberContext) -> None:
         self._context = context
         self.failure: GroupError | None = None
         """Error that ended the membership; None while it lasts, and after a requested leave."""
-        self.left = asyncio.Event()
+        self.has_left = asyncio.Event()
         """Set when the membership is over."""
         self._errors: list[BaseException] = []
         self._ready: GenerationScope | None = None
@@ -45,7 +45,7 @@ class Handover:
                 raise BaseExceptionGroup(f"errors in tasks of group {self._context.name}", errors)
             if self.failure is not None:
                 raise fresh(self.failure)
-            if self.left.is_set():
+            if self.has_left.is_set():
                 return None
             if self._ready is not None:
                 return self._hand_over(self._ready)
@@ -83,7 +83,7 @@ class Handover:
 
     def give_up(self, error: GroupError) -> None:
         """Leave the group at once and raise `error` to the application."""
-        if self.failure is None and not self.left.is_set():
+        if self.failure is None and not self.has_left.is_set():
             context = self._context
             self.failure = error
             kind = "stuck" if isinstance(error, StuckError) else "lost"
@@ -94,7 +94,7 @@ class Handover:
     def end(self, error: GroupError | None = None) -> None:
         """The membership is over: with `error`, unless it was given up with another one before."""
         self.failure = self.failure or error
-        self.left.set()
+        self.has_left.set()
         self._changed.set()
         detail = "the membership is over" if self.failure is None else str(self.failure)
         self._context.events.emit_event("left", detail)
