@@ -54,7 +54,7 @@ def test_repair_shows_the_damage_and_then_cuts(damaged, capsys):
     before = stored.read_bytes()
     assert run(["repair", str(damaged)]) == 3
     shown = capsys.readouterr().out
-    for told in ("orders-1", "offset 4", "5 whole batches behind"):
+    for told in ("orders-1", "offset 4", "5 whole batches after"):
         assert told in shown
     assert "offsets 4 to 9" in shown
     assert stored.read_bytes() == before
@@ -175,6 +175,6 @@ def test_repair_shows_what_a_hole_means_for_groups(data, capsys):
     (data / "__consumer_offsets-0" / "checkpoint").unlink()  # which names the log
     damage(data, "__consumer_offsets-0", 2)
     assert run(["repair", str(data), "--keep-rest"]) == 3
-    assert "goes on from its latest commit outside of it" in capsys.readouterr().out
+    assert "continues from its latest commit outside of the hole" in capsys.readouterr().out
     assert run(["repair", str(data), "--keep-rest", "--execute"]) == 0
     assert offsets_in(data, "__consumer_offsets") == [0, 1, 3, 4, 5, 6, 7, 8, 9]

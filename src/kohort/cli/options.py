@@ -125,7 +125,9 @@ def _read_flags(options: argparse.Namespace, problems: list[str]) -> list[RawSet
         value = getattr(options, flag.flag[2:].replace("-", "_"))
         if value is None or value is False:
             continue
-        settings.append(RawSetting(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG))
+        settings.append(
+            RawSetting(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG)
+        )
         settings += [RawSetting(name, means, flag.flag, FLAG) for name, means in flag.also]
     if options.data is not None:
         settings.append(RawSetting("storage", "local", "--data", FLAG))
