@@ -92,8 +92,8 @@ async def _check_tasks(context: MemberContext, handover: GenerationHandover, lim
     if handover.unclaimed_for_s >= limit_ms / 1_000:
         handover.give_up(
             StuckError(
-                f"group {context.name} has had a generation for {handover.unclaimed_for_s:.1f} s "
-                "that nobody asked for: go on with "
+                f"a generation of group {context.name} has waited "
+                f"{handover.unclaimed_for_s:.1f} s to be requested: continue with "
                 "`async for generation in group`, or leave the group"
             )
         )
@@ -103,7 +103,7 @@ def _stuck(owned: OwnedPartition, seconds: float, limit_ms: int) -> StuckError:
     where = "; ".join(owned.tasks.stacks()) or "no task of its own"
     return StuckError(
         f"{owned.partition} is stuck: {owned.busy_with} has been worked on for {seconds:.1f} s, "
-        f"longer than max_poll_interval_ms ({limit_ms}). Its tasks stand at: {where}. "
-        "The member left the group, so that others go on. Raise max_poll_interval_ms if this is "
+        f"longer than max_poll_interval_ms ({limit_ms}). Its tasks are at: {where}. "
+        "The member left the group, so that others continue. Raise max_poll_interval_ms if this is "
         "how long a batch takes, or make batches smaller (max_partition_fetch_bytes)"
     )

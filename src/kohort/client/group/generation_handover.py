@@ -123,8 +123,8 @@ class GenerationHandover:
             self._context.events.emit_event(
                 "idle",
                 f"no task works on {join_names(map(str, idle))}, which this member keeps until the "
-                "generation ends: a worker goes on until generation.records ends; to finish, also "
-                "by break or return, call group.stop() before",
+                "generation ends: a worker continues until generation.records ends; to finish, "
+                "also by break or return, call group.stop() before",
             )
 
     # --- the application's block ---
