@@ -56,7 +56,7 @@ _BEGIN: Final = (
     f"pg_advisory_xact_lock({LOCK}, hashtext(current_schema() || ' sessions'))"
 )
 """Waits while another process begins a session. The table is not locked: leases are renewed."""
-_END_ALL: Final = "update nodes set session = session + 1 where node = any($1::int[])"
+_END: Final = "update nodes set session = session + 1 where node = $1"
 _OWN_STEP: Final = 1 << 30
 """A node rotates its own sessions by a random step of more than one; a takeover adds exactly one.
 """
@@ -121,7 +121,7 @@ class Fence:
 
         `take` waits for none then. Raises what asyncpg raises.
         """
-        await connection.execute(_END_ALL, [self.node])
+        await connection.execute(_END, self.node)
 
     async def ensure_timeline(self, connection: Connection) -> None:
         """Raise FencedError if the database is not the one in which the sessions began.
@@ -246,8 +246,8 @@ async def ensure_cluster(connection: Connection, node: int) -> None:
             "cluster.enabled=true: stop it, or choose another database, or another schema by "
             "search_path"
         )
-    ended = [row[0] for row in await connection.fetch(_ALONE, LEASE, node, CLUSTER)]
-    await connection.execute(_END_ALL, ended)
+    for (ended,) in await connection.fetch(_ALONE, LEASE, node, CLUSTER):
+        await connection.execute(_END, ended)
 
 
 def taken(node: int) -> KohortError:

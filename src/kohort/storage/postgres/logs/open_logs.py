@@ -1,4 +1,8 @@
-"""Opening of logs that a node leads from now on: many by a few statements."""
+"""Opening of logs that a node leads from now on: many by a few statements.
+
+Arrays are sent as text[], the only kind whose codec asyncpg has: for another one it first asks the
+database about the type, in each connection, which takes 10 ms or more of a start.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -14,7 +18,7 @@ from kohort.storage.postgres.logs.rows import StoredLog, pack_epochs, read_logs,
 from kohort.types import TopicPartition
 
 _FIND: Final = (
-    "select l.id, l.topic, l.partition, l.topic_id from unnest($1::text[], $2::int[]) i "
+    "select l.id, l.topic, l.partition, l.topic_id from unnest($1::text[], $2::text[]::int[]) i "
     "(topic, partition) join logs l using (topic, partition) where l.state = 'live'"
 )
 _END: Final = (
@@ -23,19 +27,20 @@ _END: Final = (
 )
 _MAKE: Final = (
     "insert into logs (id, topic, partition, topic_id) "
-    "select nextval('log_ids'), i.* from unnest($1::text[], $2::int[], $3::uuid[]) i "
+    "select nextval('log_ids'), i.* "
+    "from unnest($1::text[], $2::text[]::int[], $3::text[]::uuid[]) i "
     "returning id, topic, partition, topic_id"
 )
 _SET_ASIDE: Final = (
     "update logs set state = 'stray', state_since = now() where state = 'live' "
-    "and (topic, partition) in (select * from unnest($1::text[], $2::int[]))"
+    "and (topic, partition) in (select * from unnest($1::text[], $2::text[]::int[]))"
 )
 _LEAD: Final = """
 with fence as (
     select 1 from nodes where node = $3 and lane = $4 and session = $5 for share
 ), led as (
     update logs set leader_epochs = i.epochs
-    from fence, unnest($1::int[], $2::bytea[]) i (id, epochs) where logs.id = i.id
+    from fence, unnest($1::text[]::int[], $2::text[]::bytea[]) i (id, epochs) where logs.id = i.id
 )
 select count(*) from fence
 """
@@ -97,7 +102,7 @@ async def _numbers(
             await connection.execute(_SET_ASIDE, *_columns(older))
             missing += older
         if missing:
-            topic_ids = [each.topic_id for each in missing]
+            topic_ids = [str(each.topic_id) for each in missing]
             for number, *place, _ in await connection.fetch(_MAKE, *_columns(missing), topic_ids):
                 numbers[TopicPartition(*place)] = number
     return numbers
@@ -129,10 +134,10 @@ async def _found(
     return numbers, missing, others
 
 
-def _columns(requests: Sequence[LogRequest]) -> tuple[list[str], list[int]]:
+def _columns(requests: Sequence[LogRequest]) -> tuple[list[str], list[str]]:
     """Topics and partitions."""
     partitions = [request.topic_partition for request in requests]
-    return [each.topic for each in partitions], [each.partition for each in partitions]
+    return [each.topic for each in partitions], [str(each.partition) for each in partitions]
 
 
 async def _lock_session(connection: Connection, fence: Fence) -> None:
@@ -173,8 +178,8 @@ async def store_epochs(connection: Connection, fence: Fence, packed: Mapping[int
     return bool(
         await connection.fetchval(
             _LEAD,
-            list(packed),
-            list(packed.values()),
+            [*map(str, packed)],
+            [rf"\x{epochs.hex()}" for epochs in packed.values()],
             fence.node,
             OPERATIONS,
             fence.session(OPERATIONS),

@@ -116,16 +116,17 @@ PUT_SEGMENT: Final = (
 _LOGS: Final = (
     "select id, topic, partition, topic_id, start_offset, cleaned, producers, aborted_base, "
     "aborted, leader_epochs, (extract(epoch from now()) * 1000)::bigint as now "
-    "from logs where state = 'live' and ($1::int[] is null or id = any($1)) order by id"
+    "from logs where state = 'live' and ($1::text[] is null or id = any($1::text[]::int[])) "
+    "order by id"
 )
 _SEGMENTS: Final = (
     "select log, base, next, size, first_timestamp, max_timestamp, max_timestamp_offset, "
     "created, modified, pages, offsets, times, aborted, is_open "
-    "from segments where log = any($1) order by log, base"
+    "from segments where log = any($1::text[]::int[]) order by log, base"
 )
 _ROWS: Final = (
     "select b.log, b.base, b.next, octet_length(b.data), b.max_ts "
-    "from unnest($1::int[]) as l (id) cross join lateral ("
+    "from unnest($1::text[]::int[]) as l (id) cross join lateral ("
     "  select * from batches where log = l.id and base >= "
     "  (select coalesce(max(s.next), 0) from segments s where s.log = l.id)"
     "  order by base"
@@ -136,12 +137,13 @@ _ROWS: Final = (
 async def read_logs(connection: Connection, ids: Sequence[int] | None) -> dict[int, StoredLog]:
     """The logs with these ids, or all, by id. Raises what asyncpg raises."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        found = await connection.fetch(_LOGS, ids)
-        known = [each["id"] for each in found]
-        segments: dict[int, list[StoredSegment]] = {each: [] for each in known}
+        # As text[]: see `open_logs`.
+        found = await connection.fetch(_LOGS, None if ids is None else [*map(str, ids)])
+        segments: dict[int, list[StoredSegment]] = {each["id"]: [] for each in found}
+        known = [*map(str, segments)]
         for log, *fields in await connection.fetch(_SEGMENTS, known):
             segments[log].append(StoredSegment(*fields))
-        rows: dict[int, list[StoredRow]] = {each: [] for each in known}
+        rows: dict[int, list[StoredRow]] = {each: [] for each in segments}
         for log, *fields in await connection.fetch(_ROWS, known):
             rows[log].append(StoredRow(*fields))
     return {each["id"]: _log(each, segments[each["id"]], rows[each["id"]]) for each in found}
