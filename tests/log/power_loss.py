@@ -135,7 +135,10 @@ class VolatileDisk:
 
         def act(*arguments: Any, **options: Any) -> Any:
             with self._lock:
-                inside = self._inside(arguments[0])
+                named = list(arguments)
+                if "dir_fd" in options:
+                    named[0] = f"{self._paths.get(options['dir_fd'], '')}/{arguments[0]}"
+                inside = self._inside(named[0])
                 try:
                     if inside is not None:
                         self._before(name)
@@ -144,7 +147,7 @@ class VolatileDisk:
                     if inside is not None and name == "fsync":
                         self._add("fail_fsync", inside)
                     raise
-                record(result, *arguments)
+                record(result, *named)
             return result
 
         return act

@@ -1,18 +1,23 @@
 """Linux reports an error of the disk to one fsync only; the next one succeeds without the data."""
 
+import asyncio
+import contextlib
 import errno
 import os
+import random
 import shutil
 
 import pytest
 
+from effort import seeds
+from kohort.errors import KafkaError
 from kohort.log import durability
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.offline_log import OfflineLog
 from waiting import until
 
-from .conftest import ORDERS, fill, records_of
+from .conftest import NOW, ORDERS, batch, fill, records_of
 from .power_loss import VolatileDisk
 
 SMALL = LogConfig(segment_bytes=1_000)
@@ -120,4 +125,115 @@ def test_records_whose_sync_failed_before_the_start_are_written_again(killed, tm
         directory = LocalDirectory(killed, durability="fsync")
         assert len(records_of(directory.open(ORDERS, SMALL))) == 20
     assert len(records_after_a_power_loss(disk, tmp_path / "left")) == 20
+    directory.close()
+
+
+class Attack:
+    """Producers of one log on a disk whose operations fail at random, a while at a time."""
+
+    def __init__(self, path, monkeypatch, seed):
+        self.chance = random.Random(seed)
+        self.disk = VolatileDisk(path, before=self.before)
+        self.likely = {}
+        """How likely an operation of that name fails."""
+        self.path = path
+        self.values = 0
+        monkeypatch.setattr(os, "fsync", lambda _: None)  # the disk is simulated
+        monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.003)
+        monkeypatch.setattr(durability, "MAX_RETRY_BACKOFF_S", 0.01)
+
+    def before(self, operation):
+        if self.chance.random() < self.likely.get(operation, 0):
+            number = errno.ENOSPC if operation == "pwritev" else errno.EIO
+            raise OSError(number, os.strerror(number))
+
+    async def run(self):
+        """Append until enough was done, with kills in between; promises go to the disk."""
+        with self.disk.recording():
+            for _ in range(3):
+                directory = LocalDirectory(self.path, durability="fsync")
+                directory.open(ORDERS, SMALL)
+                self.ends = asyncio.get_running_loop().time() + 0.4
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(3):
+                        tasks.create_task(self.produce(directory))
+                    tasks.create_task(self.maintain(directory))
+                self.likely = {}
+                with contextlib.suppress(OSError):
+                    directory.close()
+
+    @property
+    def is_over(self):
+        return asyncio.get_running_loop().time() >= self.ends
+
+    async def produce(self, directory):
+        while not self.is_over:
+            with contextlib.suppress(OSError, KafkaError):
+                log = directory.open(ORDERS, SMALL)
+                failed_syncs = log.failed_syncs
+                self.values += 1
+                value = b"%d" % self.values
+                placed = log.append(batch(value + bytes(self.chance.randrange(300))), NOW)
+                if self.chance.random() < 0.2:  # others are appended to, and awaited first
+                    await asyncio.sleep(self.chance.random() * 0.03)
+                await log.durable()
+                if log.failed_syncs == failed_syncs:
+                    self.disk.mark((placed.base_offset, value))
+            await asyncio.sleep(self.chance.random() * 0.002)
+
+    async def maintain(self, directory):
+        """Change what fails, end the log at times, and reopen it."""
+        while not self.is_over:
+            self.likely = self.chance.choice(
+                [
+                    {},
+                    {"fsync": 0.3},
+                    {"fsync": 1.0},
+                    {"pwritev": 0.5},
+                    {"ftruncate": 0.7, "fsync": 0.3},
+                    {"replace": 0.5, "rename": 0.5, "write": 0.3, "fsync": 0.1},
+                ]
+            )
+            await asyncio.sleep(self.chance.random() * 0.04)
+            with contextlib.suppress(OSError, KafkaError):
+                log = directory.open(ORDERS, SMALL)
+                if self.chance.random() < 0.2 and not log.can_reopen:
+                    log.fail("the test says so")
+                await directory.reopen()
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+async def test_no_power_loss_takes_a_record_that_was_acknowledged_among_failing_syncs(
+    tmp_path, monkeypatch, seed
+):
+    attack = Attack(tmp_path / "data", monkeypatch, seed)
+    await attack.run()
+    operations = attack.disk.operations
+    promises = sum(operation == "promise" for operation, *_ in operations)
+    assert promises
+    for count in attack.chance.sample(range(1, len(operations) + 1), 12):
+        for loss in (0, attack.chance.randrange(2, 1_000)):
+            left = tmp_path / f"left-{count}-{loss}"
+            promised = attack.disk.remains(count, loss, left)
+            ensure_kept(left, dict(promised))
+
+
+def ensure_kept(path, promised):
+    """Start after the power loss; each promised record is at its offset.
+
+    A log that is refused has lost nothing: its files are as they were.
+    """
+    if not (path / ".lock").exists():
+        assert not promised
+        return
+    (path / ".lock").write_text("1\nanother-boot\n")
+    (path / ".clean-shutdown").unlink(missing_ok=True)
+    directory = LocalDirectory(path)
+    log = directory.open(ORDERS, SMALL)
+    if isinstance(log, OfflineLog):
+        directory.close()
+        return
+    found = {record.offset: record.value.rstrip(b"\0") for record in records_of(log)}
+    lost = {offset for offset, value in promised.items() if found.get(offset) != value}
+    assert not lost, (sorted(lost), log, directory.problems.texts(9))
     directory.close()
