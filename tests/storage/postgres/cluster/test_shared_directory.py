@@ -279,7 +279,7 @@ async def test_one_log_that_failed_is_opened_again_in_the_same_session(node, sql
 async def read_all(standby):
     """The batches that a standby reads, one read after the other."""
     found, offset = [], (await standby.source.checkpoint()).start_offset
-    while data := await standby.source.read_to_end(offset):
+    while data := await standby.source.read_on(offset):
         found += [header for _, header in batches.iterate(data)]
         offset = found[-1].last_offset + 1
     return [header.base_offset for header in found]
@@ -299,9 +299,9 @@ async def test_the_next_leader_reads_what_the_leader_appends(node):
     for _ in range(2):
         log.append(large, NOW)
     await log.durable()
-    assert len(await standby.source.read_to_end(5)) == len(large)
+    assert len(await standby.source.read_on(5)) == len(large)
     assert await read_all(standby) == list(range(7))
-    assert await standby.source.read_to_end(7) == b""
+    assert await standby.source.read_on(7) == b""
 
 
 async def test_the_checkpoint_tells_that_batches_were_removed(node, sql):
@@ -333,7 +333,7 @@ async def test_a_standby_reads_again_after_its_connection_was_lost(node, sql):
         "where application_name = 'kohort node 2 reading'"
     )
     with contextlib.suppress(OSError):
-        await standby.source.read_to_end(0)
+        await standby.source.read_on(0)
     assert await read_all(standby) == [0]
 
 
