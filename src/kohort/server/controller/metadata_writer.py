@@ -41,6 +41,7 @@ from kohort.server.metadata_log import (
     SharedMetadataLog,
 )
 from kohort.server.replicas import ReplicaManager
+from kohort.util.uncancelled import uncancelled
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 """Time that a client waits for a change if its request has no timeout of its own: Kafka's default
@@ -190,13 +191,7 @@ class MetadataWriter:
             finally:
                 work.close()  # if it was cancelled before it began
 
-        return await self.with_deadline(asyncio.shield(self._start(run())), deadline)
-
-    def _start(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return await self.with_deadline(uncancelled(run(), self._tasks), deadline)
 
     async def append(
         self, decide: Callable[[], Sequence[MetadataRecord]], result: Callable[[], R]
@@ -258,11 +253,13 @@ class MetadataWriter:
         self.configuration.apply_to(self._config)
         self._notify_acls_changed()
         try:
-            asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
         except RuntimeError:
             self._replicas.rollback.finish()
         else:
-            self._start(self._replicas.rollback.finish_in_slices())
+            task = loop.create_task(self._replicas.rollback.finish_in_slices())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
 
 def _timed_out() -> KafkaError:

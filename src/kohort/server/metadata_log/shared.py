@@ -44,6 +44,7 @@ from kohort.server.metadata_log.pending_changes import Change, PendingChanges
 from kohort.server.metadata_log.shared_reading import LogRead, LogReader
 from kohort.types import Timestamp
 from kohort.util.time_slice import in_slices
+from kohort.util.uncancelled import uncancelled
 
 logger = logging.getLogger("kohort.topics")
 
@@ -181,10 +182,7 @@ class SharedMetadataLog:
             async with self._turn:
                 return await work()
 
-        task = asyncio.create_task(run())
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        return await uncancelled(run(), self._running)
 
     async def _log(self, records: Sequence[MetadataRecord]) -> bool:
         """Append records and do them; False if other nodes have appended first.
