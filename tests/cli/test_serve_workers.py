@@ -22,7 +22,12 @@ from cli.running import runner
 from cli.served import Serve, ask, endpoint
 from kohort.client import ConsumerGroup, Generation
 from kohort.server.config import Config
-from kohort.server.supervisor import END_UNSTARTED, Supervisor, worker_process
+from kohort.server.supervisor import (
+    ALIVE_INTERVAL_S,
+    END_UNSTARTED,
+    Supervisor,
+    worker_process,
+)
 from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition as ClientPartition
 from processes import children, is_alive
@@ -238,6 +243,23 @@ def test_workers_end_with_their_parent(serve: Serve) -> None:
     wait_until(lambda: not any(map(is_alive, workers)))
     again = serve("--data", "d", "--workers", "2")
     assert "listening" in again.line("listening")
+
+
+def test_a_worker_closes_cleanly_that_writes_to_a_parent_that_is_gone(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve("--data", str(tmp_path / "d"), "--workers", "2")
+    server.line("listening")
+    workers = workers_of(server)
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
+    server.kill()
+    time.sleep(ALIVE_INTERVAL_S)  # what each writes first on waking is a sign of life
+    for pid in workers:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: not any(map(is_alive, workers)))
+    assert not [line for line in server.lines if "Traceback" in line], server.log_tail()
+    assert len([*tmp_path.glob("d/**/.clean-shutdown")]) == len(workers)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])

@@ -20,6 +20,7 @@ from kohort.testing.server_process import ServerProcess, ServerProcessError
 from kohort_conformance.runner import warm_up
 from peers.kafka import QUICK_START, VERSION, Kafka, free_port
 from peers.postgres import Postgres
+from waiting import PATIENCE_S
 
 PEER = os.environ.get("KOHORT_INTEROP_PEER", "")
 
@@ -68,7 +69,7 @@ class KohortServe:
             settings=self._settings,
         )
         try:
-            server.line("listening")
+            server.line("listening", PATIENCE_S)
         except ServerProcessError:
             server.kill()
             raise

@@ -67,7 +67,7 @@ async def run() -> int:
     try:
         broker = new_broker(config, setup.worker)
     except RefusedError as refusal:
-        writer.write(WorkerReport(refused=str(refusal)).encode())
+        _send(writer, WorkerReport(refused=str(refusal)).encode())
         return REFUSED
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
     reduce_garbage_collection()
@@ -76,14 +76,14 @@ async def run() -> int:
         if not await start_unless_stopped(_start(broker), stop):
             return 0
     except RefusedError as refusal:
-        writer.write(WorkerReport(refused=str(refusal)).encode())
+        _send(writer, WorkerReport(refused=str(refusal)).encode())
         return REFUSED
     gc.freeze()  # objects of the start live as long as the worker
-    writer.write(_report(broker).encode())
+    _send(writer, _report(broker).encode())
     await first(stop.requested, broker.lost)
     executing.cancel()
     sending_heartbeats.cancel()
-    writer.write(ENDING)
+    _send(writer, ENDING)
     return 0 if await close(broker) and not broker.lost.is_set() else FAILED
 
 
@@ -102,10 +102,16 @@ def _report(broker: Broker) -> WorkerReport:
     )
 
 
+def _send(writer: asyncio.StreamWriter, line: bytes) -> None:
+    """Send a line to the parent. No-op after the parent has exited."""
+    if not writer.is_closing():  # uvloop raises RuntimeError for a transport that is closed
+        writer.write(line)
+
+
 async def _send_heartbeats(writer: asyncio.StreamWriter) -> None:
     """Report to the parent, at an interval, that the event loop runs."""
     while True:
-        writer.write(ALIVE)
+        _send(writer, ALIVE)
         await asyncio.sleep(ALIVE_INTERVAL_S)
 
 
