@@ -136,6 +136,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, "OAUTHBEARER")),
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "org.apache.kafka.sasl.oauthbearer.allowed.urls": keys.as_uri(),
+        "sasl.oauthbearer.allow.unverified.audience": "true",
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         "listener.name.ssl.ssl.client.auth": "required",
         "listener.name.ssl.ssl.truststore.location": str(directory / "certs" / "ca.pem"),
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",

@@ -51,6 +51,8 @@ class Secured:
             f'{PASSWORD}";',
             "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
             "org.apache.kafka.sasl.oauthbearer.allowed.urls": keys.as_uri(),
+            "sasl.oauthbearer.allow.unverified.audience": "true",
+            "sasl.oauthbearer.allow.unverified.issuer": "true",
             "connection.failed.authentication.delay.ms": "0",
             "http.listen": "127.0.0.1:0",
         }
@@ -322,6 +324,8 @@ def test_a_client_with_tls_and_a_token_whose_keys_come_by_https(tmp_path: Path) 
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             "sasl.oauthbearer.jwks.endpoint.url": issuer.url,
             "org.apache.kafka.sasl.oauthbearer.allowed.urls": issuer.url,
+            "sasl.oauthbearer.allow.unverified.audience": "true",
+            "sasl.oauthbearer.allow.unverified.issuer": "true",
         },
         environment=dict(os.environ) | {"SSL_CERT_FILE": str(authority.file)},
     )

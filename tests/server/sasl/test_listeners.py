@@ -18,6 +18,8 @@ INTERNAL = "listener.name.internal"
 USERS = f'{PLAIN_LOGIN_MODULE} required user_alice="secret";'
 ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+EXPECTED = "sasl.oauthbearer.expected"
+UNVERIFIED = "sasl.oauthbearer.allow.unverified"
 
 
 async def sasl_of(settings: dict[str, object], listener: str = "INTERNAL") -> Sasl:
@@ -71,8 +73,8 @@ async def test_tokens_are_validated_by_the_keys_and_settings(tmp_path: Path) -> 
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             JWKS_URL: keys.as_uri(),
             ALLOWED: keys.as_uri(),
-            "sasl.oauthbearer.expected.audience": "us,all",
-            "sasl.oauthbearer.expected.issuer": "them",
+            f"{EXPECTED}.audience": "us,all",
+            f"{EXPECTED}.issuer": "them",
             "sasl.oauthbearer.sub.claim.name": "client",
             "sasl.oauthbearer.clock.skew.seconds": 0,
         }
@@ -86,6 +88,57 @@ async def test_tokens_are_validated_by_the_keys_and_settings(tmp_path: Path) -> 
     assert outcome() == Authenticated("reports", expires_ms=(NOW_S + 300) * 1000)
     for wrong in ({"aud": "x"}, {"iss": "x"}, {"client": None}, {"exp": NOW_S - 1}):
         assert isinstance(outcome(**wrong), Challenge)
+
+
+@pytest.fixture
+def bearer(tmp_path: Path) -> dict[str, object]:
+    """Settings of OAUTHBEARER with keys, without what tokens must say."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(jwks(public_jwk("rsa", kid="1")))
+    return {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        JWKS_URL: keys.as_uri(),
+        ALLOWED: keys.as_uri(),
+    }
+
+
+@pytest.mark.parametrize("claim", ["audience", "issuer"])
+@pytest.mark.parametrize("value", [None, "", " "])
+async def test_an_expected_claim_is_needed(
+    bearer: dict[str, object], claim: str, value: str | None
+) -> None:
+    """As Apache Kafka 4.4; earlier versions accepted any."""
+    other = {"audience": "issuer", "issuer": "audience"}[claim]
+    settings = bearer | {f"{EXPECTED}.{other}": "x", f"{UNVERIFIED}.{other}": "true"}
+    if value is not None:
+        settings[f"{EXPECTED}.{claim}"] = value
+    with pytest.raises(ConfigError, match=f"{EXPECTED}.{claim}: .*{UNVERIFIED}.{claim}=true"):
+        await sasl_of(settings)
+
+
+async def test_claims_are_not_verified_if_settings_allow_it(
+    bearer: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    allowed = {f"{INTERNAL}.{UNVERIFIED}.{claim}": "true" for claim in ("audience", "issuer")}
+    sasl = await sasl_of(bearer | allowed)
+    for claims in ({}, {"aud": "x", "iss": "y"}):
+        message = f"n,,\x01auth=Bearer {token(**claims)}\x01\x01".encode()
+        assert isinstance(sasl.mechanisms["OAUTHBEARER"]().step(message), Authenticated)
+    assert [line.split(";")[0] for line in caplog.messages] == [
+        "listener INTERNAL accepts bearer tokens regardless of their audience",
+        "listener INTERNAL accepts bearer tokens regardless of their issuer",
+    ]
+
+
+async def test_an_expected_claim_is_verified_whatever_is_allowed(
+    bearer: dict[str, object],
+) -> None:
+    settings = bearer | {f"{EXPECTED}.audience": "us", f"{EXPECTED}.issuer": "them"}
+    settings |= {f"{UNVERIFIED}.{claim}": "true" for claim in ("audience", "issuer")}
+    sasl = await sasl_of(settings)
+    for wrong in ({"aud": "x"}, {"iss": "x"}, {"aud": None}, {"iss": None}):
+        message = f"n,,\x01auth=Bearer {token(**({'aud': 'us', 'iss': 'them'} | wrong))}\x01\x01"
+        assert isinstance(sasl.mechanisms["OAUTHBEARER"]().step(message.encode()), Challenge)
 
 
 async def test_unsecured_tokens_only_if_a_setting_says_so() -> None:

@@ -1,5 +1,6 @@
 """Builds the SASL of listeners from settings and users."""
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ from kohort.server.net import FailedLogins, Sasl
 from kohort.server.sasl.jwks import Jwks, validate_url
 
 _NONCE_BYTES = 24
+
+logger = logging.getLogger("kohort.sasl")
 
 
 class SaslListeners:
@@ -87,9 +90,11 @@ class SaslListeners:
             return jwt.UnsecuredJwtValidator(now_s=self._now_s, principal_claim=principal)
         validate_url(url, self._config["org.apache.kafka.sasl.oauthbearer.allowed.urls"])
         keys = await self._keys(url, value_of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
+        for claim in ("audience", "issuer"):
+            _require_expected(listener, claim, value_of)
         rules = jwt.JwtRules(
             audience=value_of("sasl.oauthbearer.expected.audience"),
-            issuer=value_of("sasl.oauthbearer.expected.issuer"),
+            issuer=value_of("sasl.oauthbearer.expected.issuer") or None,
             skew_s=value_of("sasl.oauthbearer.clock.skew.seconds"),
             principal_claim=principal,
         )
@@ -109,6 +114,25 @@ class SaslListeners:
 
     def _now_s(self) -> float:
         return self._clock.timestamp() / 1000
+
+
+def _require_expected(listener: str, claim: str, value_of: Callable[[str], Any]) -> None:
+    """Raises ConfigError if nothing says what the claim must be, as Kafka since 4.4."""
+    expected = f"sasl.oauthbearer.expected.{claim}"
+    allow = f"sasl.oauthbearer.allow.unverified.{claim}"
+    if value_of(expected):
+        return
+    if not value_of(allow):
+        raise ConfigError(
+            f"{expected}: listener {listener} needs it for OAUTHBEARER, or {allow}=true, which "
+            f"accepts tokens regardless of their {claim}"
+        )
+    logger.warning(
+        "listener %s accepts bearer tokens regardless of their %s; %s is not set",
+        listener,
+        claim,
+        expected,
+    )
 
 
 def _plain_users(listener: str, text: str | None) -> Mapping[str, str]:
