@@ -220,3 +220,25 @@ def test_wrong_client_options_are_refused(words: tuple[str, ...], told: str) -> 
 )
 def test_dashes_make_no_option_like_another(wrong: str, meant: str | None) -> None:
     assert closest(wrong, ["--bootstrap", "--memory", "--insecure"]) == meant
+
+
+def test_properties_of_the_recovery_of_metadata() -> None:
+    words = (
+        "metadata.recovery.strategy=NONE",
+        "metadata.recovery.rebootstrap.trigger.ms=7",
+        "metadata.cluster.check.enable=false",
+    )
+    found = config(*(word for each in words for word in ("-X", each)))
+    assert found.metadata_recovery_strategy == "none"
+    assert found.metadata_recovery_rebootstrap_trigger_ms == 7
+    assert not found.metadata_cluster_check_enable
+    assert config().rebootstraps
+    assert config().metadata_cluster_check_enable
+
+
+@pytest.mark.parametrize(
+    "word", ["metadata.recovery.strategy=never", "metadata.cluster.check.enable=maybe"]
+)
+def test_values_of_the_recovery_of_metadata_are_checked(word: str) -> None:
+    with pytest.raises(RefusedError):
+        config("-X", word)

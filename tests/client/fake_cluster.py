@@ -138,12 +138,19 @@ class FakeBroker:
     def _by_default(self, name: str) -> Handler:
         match name:
             case "api_versions":
-                return lambda _request: {"api_keys": self._api_keys()}
+                return self._api_versions
             case "metadata":
                 return lambda request: self.cluster.metadata(request.body)
             case "find_coordinator":
                 return lambda request: self.cluster.coordinators(request)
         raise AssertionError(f"the test did not say what {name} is answered with")
+
+    def _api_versions(self, request: SimpleNamespace) -> dict[str, Any]:
+        cluster_id = getattr(request.body, "cluster_id", None)
+        if cluster_id is None:
+            return {"api_keys": self._api_keys()}
+        is_expected = (cluster_id, request.body.node_id) == (self.cluster.id, self.node_id)
+        return {"api_keys": self._api_keys()} if is_expected else {"error_code": 129}
 
     def _api_keys(self) -> list[dict[str, int]]:
         return [
@@ -164,6 +171,8 @@ class FakeCluster:
             for name, count in (topics or {}).items()
         }
         self.coordinator = 0
+        self.id = "fake"
+        """The cluster's id."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -208,7 +217,7 @@ class FakeCluster:
                 {"node_id": each.node_id, "host": "127.0.0.1", "port": each.port}
                 for each in self.alive
             ],
-            "cluster_id": "fake",
+            "cluster_id": self.id,
             "controller_id": 0,
             "topics": [self._topic(name) for name in names],
         }

@@ -64,6 +64,7 @@ TAKEN = {
     "extensions": ["{'a': 'b'}"],
     "leave_group_on_close": ["True"],
     "linger_ms": ["5", "1.5"],
+    "metadata_cluster_check_enable": ["True"],
     "retention_ms": ["-1"],
     "password": [r"'\udc80'"],
     "ssl_check_hostname": ["True"],

@@ -26,9 +26,11 @@ from kohort.client.config import ClientConfig
 from kohort.client.properties import (
     DURATION_FIELDS,
     LIBRDKAFKA,
+    RECOVERY_PROPERTIES,
     in_javas_names,
     over,
     read_properties,
+    recovery_fields,
 )
 from kohort.client.security import SECURITY_PROPERTIES, security_of_properties
 from kohort.errors import ConfigError, KohortError
@@ -116,7 +118,7 @@ def client_properties(
     Later ones override earlier ones. `command_names`: Java's names of the command's own properties.
     Other properties of the file are ignored. Raises RefusedError.
     """
-    readable = {*_NAMES, *SECURITY_PROPERTIES, *command_names}
+    readable = {*_NAMES, *RECOVERY_PROPERTIES, *SECURITY_PROPERTIES, *command_names}
     readable |= {alias for alias, name in LIBRDKAFKA.items() if name in readable}
     try:
         properties = over(
@@ -145,6 +147,7 @@ def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> Clien
             for name, value in properties.items()
             if name in _NAMES
         },
+        **recovery_fields(properties),
     }
     return ClientConfig(**fields, security=security_of_properties(properties))
 

@@ -35,6 +35,13 @@ class RequestTimeoutError(BrokerUnreachableError):
     """No response arrived in time; the connection was closed, as responses come in order."""
 
 
+class RebootstrapRequiredError(BrokerUnreachableError):
+    """The broker is another one than the metadata says, so the metadata is wrong (KIP-1242).
+
+    The client starts again from the bootstrap servers.
+    """
+
+
 class AuthenticationError(KohortError):
     """TLS or SASL failed; the text has the broker's message."""
 

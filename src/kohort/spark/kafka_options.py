@@ -4,14 +4,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kohort.client.config import ClientConfig
-from kohort.client.properties import DURATION_FIELDS, OptionErrors
+from kohort.client.properties import (
+    DURATION_FIELDS,
+    RECOVERY_PROPERTIES,
+    OptionErrors,
+    recovery_fields,
+)
 from kohort.client.security import PLAINTEXT, SECURITY_PROPERTIES, security_of_properties
 from kohort.spark import unsupported_options
 from kohort.spark.option_values import PREFIX, named, numbers
 from kohort.util.text import closest
 
 _CLIENT: Final = DURATION_FIELDS | {"default.api.timeout.ms": "default_api_timeout_ms"}
-KNOWN: Final = frozenset((*_CLIENT, *SECURITY_PROPERTIES, "bootstrap.servers", "client.id"))
+KNOWN: Final = frozenset((
+    *_CLIENT, *RECOVERY_PROPERTIES, *SECURITY_PROPERTIES, "bootstrap.servers", "client.id",
+))  # fmt: skip
 """Names without `kafka.` that reading and writing have in common."""
 MEMBERS: Final = frozenset((
     "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "group.instance.id",
@@ -67,6 +74,8 @@ def client_config(kafka: Mapping[str, str]) -> ClientConfig:
             f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas"
         ])  # fmt: skip
     fields: dict[str, Any] = refusals.of(lambda: numbers(kafka, _CLIENT), {})
+    recovery: dict[str, str | bool] = refusals.of(lambda: recovery_fields(kafka), {})
+    fields |= recovery
     fields["security"] = refusals.of(
         lambda: security_of_properties(kafka, prefix=PREFIX), PLAINTEXT
     )
@@ -74,7 +83,7 @@ def client_config(kafka: Mapping[str, str]) -> ClientConfig:
     config = refusals.of(
         lambda: named(
             "kafka.*",
-            _CLIENT,
+            _CLIENT | RECOVERY_PROPERTIES,
             lambda: ClientConfig(bootstrap=bootstrap or "missing:1", **fields),
         ),
         None,

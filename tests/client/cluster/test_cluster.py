@@ -3,11 +3,12 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from client.fake_cluster import HANG, HANG_UP, FakeCluster
+from client.fake_cluster import HANG, HANG_UP, FakeBroker, FakeCluster
 from kohort.client.cluster.cluster import Cluster, Leader
 from kohort.client.config import ClientConfig
 from kohort.client.errors import (
@@ -15,6 +16,7 @@ from kohort.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
     GaveUpError,
+    RebootstrapRequiredError,
 )
 from kohort.client.net.connections import Connections
 from kohort.client.security import Security
@@ -269,6 +271,142 @@ async def test_rebootstrap_required_restarts_from_the_bootstrap_servers() -> Non
         before = sum(broker.connections for broker in fake.brokers)
         await cluster.metadata()
         assert sum(broker.connections for broker in fake.brokers) > before
+
+
+def expected(broker: FakeBroker) -> list[tuple[str | None, int]]:
+    """The (cluster, node) in each ApiVersions request."""
+    return [(each.cluster_id, each.node_id) for each in broker.asked("api_versions")]
+
+
+async def test_a_known_node_is_told_which_one_is_expected() -> None:
+    """KIP-1242: a bootstrap server is not, because nothing is known of it yet."""
+    async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
+        await cluster.metadata()
+        for node_id, broker in enumerate(fake.brokers):
+            await cluster.connection(node_id, "other")
+            assert expected(broker)[-1] == ("fake", node_id)
+        first = [expected(broker)[0] for broker in fake.brokers if len(expected(broker)) > 1]
+        assert first == [(None, -1)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"metadata_cluster_check_enable": False}, {"metadata_recovery_strategy": "none"}],
+    ids=lambda options: next(iter(options)),
+)
+async def test_a_known_node_is_not_told_if_an_option_forbids_it(options: dict[str, Any]) -> None:
+    async with FakeCluster() as fake, Cluster(fake.config(**options)) as cluster:
+        await cluster.metadata()
+        await cluster.connection(0, "other")
+        assert expected(fake.brokers[0]) == [(None, -1)] * 2
+
+
+async def test_a_broker_before_4_4_is_asked_without_the_expected_node() -> None:
+    async with FakeCluster() as fake, Cluster(fake.config()) as cluster:
+        fake.brokers[0].versions["api_versions"] = (0, 4)
+        await cluster.metadata()
+        await cluster.connection(0, "other")
+        assert fake.brokers[0].connections == 2
+        assert {type(each).__version__ for each in fake.brokers[0].asked("api_versions")} == {4}
+
+
+@pytest.mark.parametrize("leads_to", ["a node of another cluster", "another node of the cluster"])
+async def test_a_node_at_the_address_of_another_has_the_client_rebootstrap(leads_to: str) -> None:
+    async with FakeCluster(nodes=2, topics={"orders": 2}) as fake:
+        bootstrap = fake.brokers[0].address
+        async with Cluster(fake.config(bootstrap=bootstrap)) as cluster:
+            await cluster.metadata(["orders"])
+            held = await cluster.connection(0)
+            cluster._coordinators[0, "g"] = 1
+            if leads_to == "a node of another cluster":
+                fake.id = "another"
+            else:
+                fake.brokers.reverse()
+                for node_id, broker in enumerate(fake.brokers):
+                    broker.node_id = node_id
+                fake.alive = fake.brokers
+            assert (await cluster.connection(1, "other")).address[1] == fake.brokers[1].port
+            assert held.closed
+            assert cluster._coordinators == {}
+            assert cluster.cached_topic("orders") is None
+            leader = await cluster.leader(TopicPartition("orders", 1))
+            assert leader.node_id == 1
+            assert not (await cluster.connection(0)).closed
+
+
+async def test_a_lookup_that_meets_another_node_starts_from_the_bootstrap_servers() -> None:
+    async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
+        await cluster.metadata()
+        fake.id = "another"
+        for broker in fake.brokers:
+            broker.hang_up()
+        await asyncio.sleep(0.01)
+        with pytest.raises(RebootstrapRequiredError, match="of cluster fake"):
+            await cluster.any_connection()
+        assert not cluster.brokers
+        metadata = await cluster.metadata()
+        assert metadata.cluster_id == "another"
+
+
+async def test_a_node_that_is_always_the_wrong_one_is_an_error_in_the_end() -> None:
+    """As behind a load balancer: `metadata.cluster.check.enable` is for that."""
+    async with FakeCluster() as fake:
+        fake.brokers[0].on(
+            "api_versions",
+            lambda request: (
+                {"error_code": 129}
+                if request.body.cluster_id
+                else {"api_keys": fake.brokers[0]._api_keys()}
+            ),
+        )
+        async with Cluster(fake.config()) as cluster:
+            await cluster.metadata()
+            with pytest.raises(RebootstrapRequiredError):
+                await cluster.connection(0, "other")
+        async with Cluster(fake.config(metadata_cluster_check_enable=False)) as cluster:
+            await cluster.metadata()
+            await cluster.connection(0, "other")
+
+
+async def test_without_metadata_for_the_trigger_time_all_brokers_are_forgotten() -> None:
+    """`metadata.recovery.rebootstrap.trigger.ms` (KIP-1102)."""
+    async with (
+        FakeCluster(nodes=2) as fake,
+        Cluster(fake.config(metadata_recovery_rebootstrap_trigger_ms=50)) as cluster,
+    ):
+        await cluster.metadata()
+        plain = fake.metadata
+        fake.on("metadata", {"brokers": [], "topics": []})
+        with pytest.raises(BrokerUnreachableError):
+            await cluster.request_metadata(())
+        assert set(cluster.brokers) == {0, 1}
+        await asyncio.sleep(0.06)
+        with pytest.raises(BrokerUnreachableError):
+            await cluster.request_metadata(())
+        assert not cluster.brokers
+        fake.on("metadata", lambda request: plain(request.body))
+        await cluster.metadata()
+        assert set(cluster.brokers) == {0, 1}
+
+
+async def test_without_recovery_the_bootstrap_servers_are_only_for_the_start() -> None:
+    async with FakeCluster(nodes=2) as fake:
+        fake.alive = fake.brokers[1:]
+        options = {
+            "bootstrap": fake.brokers[0].address,
+            "metadata_recovery_strategy": "none",
+            "metadata_recovery_rebootstrap_trigger_ms": 0,
+        }
+        async with Cluster(fake.config(**options)) as cluster:
+            await cluster.metadata()
+            await fake.brokers[1].stop()
+            fake.brokers[0].hang_up()
+            await asyncio.sleep(0.01)
+            before = fake.brokers[0].connections
+            with pytest.raises(BrokerUnreachableError):
+                await cluster.request_metadata(())
+            assert fake.brokers[0].connections == before
+            assert set(cluster.brokers) == {1}
 
 
 async def test_each_purpose_has_its_own_connection() -> None:

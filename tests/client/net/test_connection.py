@@ -23,10 +23,12 @@ from kohort.client.config import ClientConfig
 from kohort.client.errors import (
     AuthenticationError,
     BrokerUnreachableError,
+    RebootstrapRequiredError,
     RequestTimeoutError,
     UnsupportedVersionError,
 )
 from kohort.client.net.connection import Connection
+from kohort.client.net.handshake import ExpectedNode
 from kohort.client.net.sending import MAX_JOINED_SIZE, join_pieces
 from kohort.client.security import Security
 from kohort.errors import ErrorCode
@@ -423,6 +425,39 @@ async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBr
     await asyncio.sleep(0.05)
     with pytest.raises(BrokerUnreachableError, match="could not be renewed: PLAIN: expired"):
         await connection.send("heartbeat", **HEARTBEAT)
+
+
+@pytest.mark.parametrize("is_expected", [True, False])
+async def test_the_expected_node_is_asked_for_after_authentication(
+    fake: FakeBroker, is_expected: bool
+) -> None:
+    """Before it, Apache Kafka does not compare the node (KIP-1242)."""
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", {"auth_bytes": b""})
+    expected = ExpectedNode("fake", 0 if is_expected else 7)
+    config = fake.cluster.config(security=sasl())
+    opening = Connection.open(("127.0.0.1", fake.port), config, expected=expected)
+    if is_expected:
+        await opening
+    else:
+        with pytest.raises(RebootstrapRequiredError, match="not node 7 of cluster fake"):
+            await opening
+    assert [
+        (name, getattr(each, "cluster_id", None))
+        for name, each in fake.requests
+        if name in ("api_versions", "sasl_authenticate")
+    ] == [("api_versions", None), ("sasl_authenticate", None), ("api_versions", "fake")]
+
+
+async def test_a_broker_before_4_4_is_not_asked_for_the_node_after_authentication(
+    fake: FakeBroker,
+) -> None:
+    fake.versions["api_versions"] = (0, 4)
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", {"auth_bytes": b""})
+    config = fake.cluster.config(security=sasl())
+    await Connection.open(("127.0.0.1", fake.port), config, expected=ExpectedNode("another", 7))
+    assert len(fake.asked("api_versions")) == 1
 
 
 def bearer(source: Any) -> Security:

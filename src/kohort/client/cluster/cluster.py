@@ -34,7 +34,11 @@ from kohort.client.cluster.metadata import (
 from kohort.client.cluster.metadata_cache import UNKNOWN_TOPIC_ERROR, MetadataCache
 from kohort.client.concurrency import own_loop
 from kohort.client.config import Address, ClientConfig, ClientOptions
-from kohort.client.errors import BrokerUnreachableError, ClientClosedError
+from kohort.client.errors import (
+    BrokerUnreachableError,
+    ClientClosedError,
+    RebootstrapRequiredError,
+)
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key, format_address
 from kohort.client.properties import checks_arguments, shows_options
@@ -102,6 +106,8 @@ class Cluster:
         self._cache = MetadataCache(config.metadata_max_age_ms / 1000)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: _Refresh | None = None
+        self._without_metadata_since: float | None = None
+        """Time of the first failure since the last metadata, by the loop's clock."""
         self._own_loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
@@ -165,12 +171,24 @@ class Cluster:
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
+        try:
+            metadata = await self._request_metadata(topics, allow_auto_create)
+        except BrokerUnreachableError as error:
+            self._note_failure(error)
+            raise
+        self._without_metadata_since = None
+        self._connections.cluster_id = metadata.cluster_id
+        self._cache.learn(metadata, self._now())
+        return metadata
+
+    async def _request_metadata(
+        self, topics: tuple[str, ...] | None, allow_auto_create: bool
+    ) -> Metadata:
         connection = await self.any_connection()
         fields = fields_of_request(topics, allow_auto_create)
         response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
         if getattr(response, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
-            self._forget_brokers()
-            raise BrokerUnreachableError(
+            raise RebootstrapRequiredError(
                 "the broker requires a new start from the bootstrap servers (KIP-1102)"
             )
         if not response.brokers:
@@ -179,9 +197,17 @@ class Cluster:
             )
             connection.is_useless = True
             raise BrokerUnreachableError(connection.reason)
-        metadata = from_response(response)
-        self._cache.learn(metadata, self._now())
-        return metadata
+        return from_response(response)
+
+    def _note_failure(self, error: BrokerUnreachableError) -> None:
+        """Start again from the bootstrap servers if that is required, or due (KIP-1102)."""
+        now = self._now()
+        if self._without_metadata_since is None:
+            self._without_metadata_since = now
+        trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        is_due = bool(self.brokers) and now >= self._without_metadata_since + trigger_s
+        if isinstance(error, RebootstrapRequiredError) or is_due:
+            self._rebootstrap()
 
     async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
         """Request the names of topics by their ids, once; unknown ids are left out.
@@ -273,13 +299,21 @@ class Cluster:
                 f"broker {node_id} is not in the cluster; its brokers are {node_ids}"
             )
         try:
-            return await self._connections.get((node_id, purpose), broker.address)
-        except BrokerUnreachableError:
+            return await self._connect(node_id, purpose, broker)
+        except BrokerUnreachableError as error:
             await self.request_metadata(())
             moved = self.brokers.get(node_id)
-            if moved is None or moved.address == broker.address:
+            may_retry = isinstance(error, RebootstrapRequiredError)
+            if moved is None or (moved.address == broker.address and not may_retry):
                 raise
-            return await self._connections.get((node_id, purpose), moved.address)
+            return await self._connect(node_id, purpose, moved)
+
+    async def _connect(self, node_id: int, purpose: str, broker: BrokerNode) -> Connection:
+        try:
+            return await self._connections.get((node_id, purpose), broker.address)
+        except RebootstrapRequiredError:
+            self._rebootstrap()
+            raise
 
     @property
     def purposes(self) -> frozenset[str]:
@@ -296,7 +330,13 @@ class Cluster:
         Raises BrokerUnreachableError, AuthenticationError.
         """
         self._own_loop = own_loop(self._own_loop, "cluster")
-        return self._connections.idlest("") or await self._connections.first_of(self._candidates())
+        if (idlest := self._connections.idlest("")) is not None:
+            return idlest
+        try:
+            return await self._connections.first_of(self._candidates())
+        except RebootstrapRequiredError:
+            self._rebootstrap()
+            raise
 
     def _candidates(self) -> list[tuple[Key, Address]]:
         brokers = random.sample(list(self.brokers.values()), len(self.brokers))
@@ -304,6 +344,8 @@ class Cluster:
             ((broker.node_id, ""), broker.address) for broker in brokers
         ]
         addresses = {address for _, address in candidates}
+        if candidates and not self.config.rebootstraps:
+            return candidates
         return candidates + [
             ((server, ""), server) for server in self.config.servers if server not in addresses
         ]
@@ -366,10 +408,16 @@ class Cluster:
 
     # Requests
 
-    def _forget_brokers(self) -> None:
+    def _rebootstrap(self) -> None:
+        """Forget brokers, leaders and coordinators, and close all connections; may do nothing."""
+        if not self.config.rebootstraps:
+            return
         self._connections.drop_all(
             BrokerUnreachableError("the client restarts from the bootstrap servers")
         )
+        self._connections.cluster_id = None
+        self._without_metadata_since = None
+        self._coordinators.clear()
         self._cache.forget_brokers()
 
     async def _refresh(self, topic: str) -> None:

@@ -44,8 +44,10 @@ class MetadataCache:
             self.brokers[broker.node_id] = broker
 
     def forget_brokers(self) -> None:
-        """Remove all brokers."""
+        """Remove all brokers, and mark the metadata of all topics as wrong."""
         self.brokers.clear()
+        for name in self._topics:
+            self.stale(name)
 
     def last_metadata(self, name: str) -> TopicMetadata | None:
         """The last metadata of the topic, however old, perhaps an error."""

@@ -12,6 +12,9 @@ Address = tuple[str, int]
 """Host and port of a broker."""
 
 MAX_MS: Final = 2**31 - 1
+REBOOTSTRAP: Final = "rebootstrap"
+STRATEGIES: Final = (REBOOTSTRAP, "none")
+"""Values of `metadata.recovery.strategy`."""
 _MAX_STRING_BYTES: Final = 32_767
 """Bytes of the longest string in a request."""
 _DURATIONS: Final = {
@@ -22,6 +25,7 @@ _DURATIONS: Final = {
     "retry_backoff_ms": 0,
     "retry_backoff_max_ms": 0,
     "metadata_max_age_ms": 1,
+    "metadata_recovery_rebootstrap_trigger_ms": 0,
 }
 """Names, and the least value of each."""
 
@@ -44,6 +48,13 @@ class ClientConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    metadata_recovery_strategy: str = "rebootstrap"
+    """Starts again from the bootstrap servers if the known brokers are gone or wrong; "none" does
+    not (KIP-899, KIP-1102)."""
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    """Time without metadata after which the known brokers are forgotten."""
+    metadata_cluster_check_enable: bool = True
+    """Tells brokers which node of which cluster is expected (KIP-1242); Apache Kafka since 4.4."""
     max_in_flight_requests_per_connection: int = 64
     """Requests without a response yet; further ones wait."""
     max_response_bytes: int = 256 * 1024 * 1024
@@ -59,6 +70,8 @@ class ClientConfig:
             1,
             MAX_MS,
         )
+        validate_one_of("metadata_recovery_strategy", self.metadata_recovery_strategy, STRATEGIES)
+        validate_flag("metadata_cluster_check_enable", self.metadata_cluster_check_enable)
         validate_int("max_response_bytes", self.max_response_bytes, 1024, MAX_MS)
         validate_text("client_id", self.client_id)
         parse_bootstrap(self.bootstrap)
@@ -67,6 +80,16 @@ class ClientConfig:
                 f"security is {self.security!r}; it has to be a Security, such as "
                 "Security(protocol='SSL', ssl_cafile='ca.pem')"
             )
+
+    @property
+    def rebootstraps(self) -> bool:
+        """Whether the client may start again from the bootstrap servers."""
+        return self.metadata_recovery_strategy == REBOOTSTRAP
+
+    @property
+    def checks_cluster(self) -> bool:
+        """Whether brokers are told which node of which cluster is expected."""
+        return self.rebootstraps and self.metadata_cluster_check_enable
 
     @property
     def servers(self) -> tuple[Address, ...]:

@@ -23,6 +23,9 @@ class ConnectionOptions(TypedDict, total=False):
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
+    metadata_cluster_check_enable: bool
     max_response_bytes: int
     security: Security
 

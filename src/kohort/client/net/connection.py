@@ -20,6 +20,8 @@ from kohort.client.net.connect_errors import format_address, protocol_hint, rais
 from kohort.client.net.counters import NetCounters
 from kohort.client.net.handshake import (
     ASSUMED_VERSIONS,
+    EXPECTED_NODE_SINCE,
+    ExpectedNode,
     VersionRanges,
     request_versions,
     source_hint,
@@ -99,13 +101,15 @@ class Connection(asyncio.BufferedProtocol):
         config: ClientConfig,
         counters: NetCounters | None = None,
         ip_address: str | None = None,
+        expected: ExpectedNode | None = None,
     ) -> Self:
         """Connect, request the versions, and authenticate; `counters` are those of the client.
 
         Connects to `ip_address` if it is set; TLS verifies the host of `address` even then.
 
         Raises BrokerUnreachableError for a failure, or after `socket_connection_setup_timeout_ms`,
-        and AuthenticationError if the broker refuses the client.
+        AuthenticationError if the broker refuses the client, and RebootstrapRequiredError if it is
+        not the expected node.
         """
         connection: Self | None = None
         limit_s = config.socket_connection_setup_timeout_ms / 1000
@@ -117,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
                         address, config, counters or NetCounters(), host
                     )
                     connection.host = host
-                    await connection._handshake()
+                    await connection._handshake(expected)
         except TimeoutError:
             silent = "" if connection is None else connection._silence_hint()
             failed = BrokerUnreachableError(
@@ -154,15 +158,20 @@ class Connection(asyncio.BufferedProtocol):
         )
         return protocol
 
-    async def _handshake(self) -> None:
+    async def _handshake(self, expected: ExpectedNode | None) -> None:
+        has_sasl = self._config.security.is_sasl
         try:
-            self._broker_versions, self._features = await request_versions(self._submit_now)
+            self._broker_versions, self._features = await request_versions(
+                self._submit_now, None if has_sasl else expected
+            )
         except BrokerUnreachableError:
             if self._refused is not None:
                 raise fresh(self._refused) from None
             raise
-        if self._config.security.is_sasl:
+        if has_sasl:
             await self._sasl.authenticate()
+            if expected is not None and (self.version("api_versions") or 0) >= EXPECTED_NODE_SINCE:
+                await request_versions(self._submit_now, expected)
         self._watch_idleness()
 
     # Requests of callers

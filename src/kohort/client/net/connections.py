@@ -7,6 +7,7 @@ name may have several IP addresses (`happy_eyeballs`).
 """
 
 import asyncio
+import logging
 from collections.abc import Hashable, Iterable
 from typing import Final
 
@@ -16,15 +17,19 @@ from kohort.client.errors import (
     AuthenticationError,
     BrokerUnreachableError,
     ClientClosedError,
+    RebootstrapRequiredError,
     UnsupportedVersionError,
 )
 from kohort.client.metrics import ConnectionMetrics
 from kohort.client.net.connect_errors import format_address
 from kohort.client.net.connection import Connection
 from kohort.client.net.counters import NetCounters
+from kohort.client.net.handshake import ExpectedNode
 from kohort.client.net.happy_eyeballs import open_connection
 from kohort.client.net.outages import Outages
 from kohort.errors import fresh
+
+log: Final = logging.getLogger("kohort.client.net")
 
 Key = tuple[Hashable, str]
 """Node id (or the address of a bootstrap server) and purpose."""
@@ -59,6 +64,8 @@ class Connections:
         self._attempts: dict[Address, int] = {}  # the number of the last attempt
         self._count = 0
         self._closed = False
+        self.cluster_id: str | None = None
+        """The cluster of the nodes in the keys, which a broker has to be in (KIP-1242)."""
 
     async def get(self, key: Key, address: Address) -> Connection:
         """The open connection of `key` to `address`.
@@ -131,7 +138,7 @@ class Connections:
         The order is: candidates without a recent failure, then the longest untried. A slow
         candidate does not delay the next. When all have failed, raises an error that no further
         attempt changes (AuthenticationError, UnsupportedVersionError, ConfigError) if there is one,
-        else BrokerUnreachableError.
+        else BrokerUnreachableError. Raises RebootstrapRequiredError at once.
         """
         now = asyncio.get_running_loop().time()
         untried = sorted(
@@ -160,6 +167,8 @@ class Connections:
                     raise ClientClosedError
                 if (error := task.exception()) is None:
                     return task.result()
+                if isinstance(error, RebootstrapRequiredError):
+                    raise fresh(error)  # the other candidates are of the same metadata
                 failures[addresses[task]] = error
         raise fresh(_all_failed(failures))
 
@@ -205,13 +214,16 @@ class Connections:
                 self._counters,
                 self._opened_last,
                 self._avoided.get(address),
+                self._expected(key[0]),
             )
         except (BrokerUnreachableError, AuthenticationError) as error:
             self._counters.failed += 1
             backoff = self._failed[address][0] if address in self._failed else self.backoff()
             delay_s = backoff.after(error, f"connecting to {format_address(address)}")
             self._failed[address] = backoff, loop.time() + delay_s
-            if isinstance(error, BrokerUnreachableError):
+            if isinstance(error, RebootstrapRequiredError):
+                log.info("rebootstrapping, %s: %s", format_address(address), error)
+            elif isinstance(error, BrokerUnreachableError):
                 self._outages.failed(address, error, loop.time())
             raise
         self._counters.opened += 1
@@ -219,6 +231,11 @@ class Connections:
         self._outages.reached(address)
         self._open[key] = connection
         return connection
+
+    def _expected(self, node: Hashable) -> ExpectedNode | None:
+        if not self._config.checks_cluster or self.cluster_id is None or not isinstance(node, int):
+            return None
+        return ExpectedNode(self.cluster_id, node)
 
     def _avoid_if_useless(self, connection: Connection) -> None:
         if connection.is_useless:

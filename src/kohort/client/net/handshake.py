@@ -1,7 +1,10 @@
 """The first requests on a connection: ApiVersions (KIP-35, KIP-511), then SASL (KIP-43, KIP-152).
 
-ApiVersions is sent in the highest version that kio has. A broker without that version responds in
-v0 with UNSUPPORTED_VERSION and its own versions; then the request is repeated.
+ApiVersions is sent in the highest version that the client has. A broker without that version
+responds in v0 with UNSUPPORTED_VERSION and its own versions; then the request is repeated.
+
+Since v5 it names the cluster and the node that the client expects. A broker that is another node
+responds with REBOOTSTRAP_REQUIRED (KIP-1242), with SASL only after authentication.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ from kohort import __version__
 from kohort.client.errors import (
     AuthenticationError,
     BrokerUnreachableError,
+    RebootstrapRequiredError,
     UnsupportedVersionError,
 )
 from kohort.client.net.versions import (
@@ -46,6 +50,16 @@ class BrokerVersions(NamedTuple):
     """Finalized levels of the cluster's features (KIP-584); empty if the broker sends none."""
 
 
+class ExpectedNode(NamedTuple):
+    """The node that a client connects to, as its metadata says."""
+
+    cluster_id: str
+    node_id: int
+
+
+EXPECTED_NODE_SINCE: Final = 5
+"""Version of ApiVersions that names the expected node."""
+
 ASSUMED_VERSIONS: Final[VersionRanges] = {API_VERSIONS: supported_versions("api_versions")}
 """The assumed versions before the ApiVersions response."""
 
@@ -57,17 +71,23 @@ _NO_SASL: Final = "this listener has no SASL: its security protocol is PLAINTEXT
 _error_code = Struct(">h").unpack_from
 
 
-async def request_versions(submit: Submit) -> BrokerVersions:
+async def request_versions(submit: Submit, expected: ExpectedNode | None = None) -> BrokerVersions:
     """The versions of the broker, and the features of its cluster.
 
-    Raises KafkaError, MalformedError, BrokerUnreachableError.
+    Raises KafkaError, MalformedError, BrokerUnreachableError, RebootstrapRequiredError if the
+    broker is not the expected node.
     """
     version = supported_versions("api_versions")[1]
     while True:
-        response = await _request_in_version(submit, version)
+        response = await _request_in_version(submit, version, expected)
         offered = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code is ErrorCode.none:
             return BrokerVersions(offered, _features(response))
+        if response.error_code is ErrorCode.rebootstrap_required and expected is not None:
+            raise RebootstrapRequiredError(
+                f"the broker is not node {expected.node_id} of cluster {expected.cluster_id}: the "
+                "client starts again from the bootstrap servers"
+            )
         if response.error_code is not ErrorCode.unsupported_version or version == 0:
             raise KafkaError(response.error_code, "to ApiVersions")
         version = min(version - 1, common_version("api_versions", offered) or 0)
@@ -79,9 +99,14 @@ def _features(response: Any) -> dict[str, int]:
     return {feature.name: feature.max_version_level for feature in response.finalized_features}
 
 
-async def _request_in_version(submit: Submit, version: int) -> Any:
+async def _request_in_version(submit: Submit, version: int, expected: ExpectedNode | None) -> Any:
     encoding = wire("api_versions", version)
-    fields = {"client_software_name": "kohort", "client_software_version": __version__}
+    fields: dict[str, Any] = {
+        "client_software_name": "kohort",
+        "client_software_version": __version__,
+    }
+    if expected is not None:
+        fields |= expected._asdict()
     frame = await submit(encoding, encoding.body(fields))
     if len(frame) < 6:
         raise MalformedError("an ApiVersions response that ends early")

@@ -18,10 +18,11 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from kohort.client.config import UNIX, Address, ClientConfig
-from kohort.client.errors import BrokerUnreachableError
+from kohort.client.errors import BrokerUnreachableError, RebootstrapRequiredError
 from kohort.client.net.connect_errors import format_address, raises_unreachable
 from kohort.client.net.connection import Connection
 from kohort.client.net.counters import NetCounters
+from kohort.client.net.handshake import ExpectedNode
 from kohort.errors import fresh
 
 NEXT_ADDRESS_INTERVAL_S: Final = 1.0
@@ -41,16 +42,18 @@ async def open_connection(
     counters: NetCounters,
     opened_last: OpenedLast,
     avoided: str | None = None,
+    expected: ExpectedNode | None = None,
 ) -> Connection:
     """The first connection to any IP address of the host that completes.
 
-    `avoided`: the IP address to try last, as its broker proved useless.
+    `avoided`: the IP address to try last, as its broker proved useless. `expected`: another node
+    refuses the connection.
 
     Raises as `Connection.open`: BrokerUnreachableError when all have failed, other errors at once.
     """
     hosts = await _resolved(address, config)
     if len(hosts) == 1:
-        return await Connection.open(address, config, counters, hosts[0])
+        return await Connection.open(address, config, counters, hosts[0], expected)
     hosts.sort(key=lambda host: (host == avoided, host != opened_last.get(address)))
     attempts: dict[asyncio.Task[Connection], str] = {}
     failures: dict[str, BrokerUnreachableError] = {}
@@ -59,7 +62,7 @@ async def open_connection(
         while winner is None and len(failures) < len(hosts):
             if len(attempts) < len(hosts):
                 host = hosts[len(attempts)]
-                attempt = Connection.open(address, config, counters, host)
+                attempt = Connection.open(address, config, counters, host, expected)
                 attempts[asyncio.get_running_loop().create_task(attempt)] = host
             running = [task for task, host in attempts.items() if host not in failures]
             limit_s = NEXT_ADDRESS_INTERVAL_S if len(attempts) < len(hosts) else None
@@ -137,6 +140,9 @@ def _all_failed(
     texts = {str(error) for error in failures.values()}
     if len(texts) == 1:
         return next(iter(failures.values()))
+    for failure in failures.values():
+        if isinstance(failure, RebootstrapRequiredError):
+            return failure
     attempts = "; ".join(f"{host}: {error}" for host, error in failures.items())
     unreachable = BrokerUnreachableError(
         f"{format_address(address)}, all addresses of the name: {attempts}"

@@ -2,9 +2,11 @@
 
 from kohort.client.properties.fields import (
     DURATION_FIELDS,
+    RECOVERY_PROPERTIES,
     SECURITY_FIELDS,
     jaas_credentials,
     jaas_options,
+    recovery_fields,
 )
 from kohort.client.properties.java_properties import read_properties
 from kohort.client.properties.layers import LIBRDKAFKA, contradiction, in_javas_names, over
@@ -18,6 +20,7 @@ from kohort.client.properties.option_names import (
 __all__ = [
     "DURATION_FIELDS",
     "LIBRDKAFKA",
+    "RECOVERY_PROPERTIES",
     "SECURITY_FIELDS",
     "OptionErrors",
     "RefusedOptionsError",
@@ -29,5 +32,6 @@ __all__ = [
     "jaas_options",
     "over",
     "read_properties",
+    "recovery_fields",
     "shows_options",
 ]

@@ -1,7 +1,10 @@
 """Maps the property names of Java's and librdkafka's clients to the fields here."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
+
+from kohort.errors import ConfigError
 
 DURATION_FIELDS: Final = {
     "request.timeout.ms": "request_timeout_ms",
@@ -10,8 +13,14 @@ DURATION_FIELDS: Final = {
     "retry.backoff.ms": "retry_backoff_ms",
     "retry.backoff.max.ms": "retry_backoff_max_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
+    "metadata.recovery.rebootstrap.trigger.ms": "metadata_recovery_rebootstrap_trigger_ms",
 }
 """Property → field of `ClientConfig`, in ms."""
+RECOVERY_PROPERTIES: Final = {
+    "metadata.recovery.strategy": "metadata_recovery_strategy",
+    "metadata.cluster.check.enable": "metadata_cluster_check_enable",
+}
+"""Property → field of `ClientConfig`, as `recovery_fields` reads it."""
 SECURITY_FIELDS: Final = {
     "security.protocol": "protocol",
     "sasl.mechanism": "mechanism",
@@ -28,6 +37,19 @@ SECURITY_FIELDS: Final = {
 _JAAS_OPTION: Final = re.compile(
     r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
+
+
+def recovery_fields(properties: Mapping[str, str]) -> dict[str, str | bool]:
+    """The fields of `ClientConfig` in `RECOVERY_PROPERTIES`. Raises ConfigError."""
+    strategy, check = map(properties.get, RECOVERY_PROPERTIES)
+    fields: dict[str, str | bool] = {}
+    if strategy is not None:  # Java takes it in any case
+        fields["metadata_recovery_strategy"] = strategy.strip().lower()
+    if check is not None:
+        if check.strip().lower() not in ("true", "false"):
+            raise ConfigError(f"metadata.cluster.check.enable={check}: it has to be true or false")
+        fields["metadata_cluster_check_enable"] = check.strip().lower() == "true"
+    return fields
 
 
 def jaas_options(jaas: str) -> dict[str, str]:
