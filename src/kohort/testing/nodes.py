@@ -2,7 +2,7 @@
 
     cluster = Nodes()
     one, two = await cluster.start(1), await cluster.start(2)
-    await one.controller.topics.create_each([NewTopic("orders", 6)])
+    await one.controller.topics.create_topics([NewTopic("orders", 6)])
     await cluster.advance(500)                        # every node ticks
     leader = await cluster.leader("orders", 0)
     cluster.nodes[leader.node].log("orders", 0).append(batch, cluster.timestamp())
