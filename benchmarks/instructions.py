@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,6 +146,12 @@ def _counted(environment: Mapping[str, str]) -> Iterator[Counted]:
         "Kohort", command, port, str(directory), environment=fixed, within_seconds=START_S
     )
     with server:
+        # Under Callgrind it takes seconds from the first open port until it serves.
+        deadline = time.monotonic() + START_S
+        while "listening" not in (directory / "log").read_text():
+            if time.monotonic() > deadline:
+                raise MissingError("the server does not listen under Valgrind")
+            time.sleep(0.1)
         yield Counted(server, directory / "counts")
 
 
