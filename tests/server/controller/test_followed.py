@@ -298,12 +298,12 @@ async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
     monkeypatch.setattr(forwarded_topic_changes, "CREATION_TIMEOUT_S", 0.01)
     asked: list[Sequence[NewTopic]] = []
     responds = asyncio.Event()
-    create_each = pair.create_topics
+    create_topics = pair.create_topics
 
     async def hang(wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
         asked.append(wanted)
         await responds.wait()
-        return await create_each(wanted)
+        return await create_topics(wanted)
 
     monkeypatch.setattr(pair, "create_topics", hang)
     for _ in range(2):
