@@ -6,7 +6,7 @@ partitions and commit in six groups each, every 50 ms; a member of each of six g
 heartbeat as often. Prints how long those had to wait whose leader or coordinator was hit.
 
 `--before COMMIT` measures the nodes of that commit too, in turns with those of the working tree;
-the clients are the same. `--faults kill,hang` has only those. Either is written to RESULTS.md.
+the clients are the same. `--faults kill,hang` has only those.
 """
 
 import argparse
