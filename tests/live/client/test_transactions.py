@@ -17,6 +17,7 @@ from kohort.client import (
     Producer,
     ProducerFencedError,
     TopicPartition,
+    TopicRecreatedError,
     TransactionAbortedError,
     TransactionError,
     TransactionOutcome,
@@ -59,6 +60,39 @@ async def committed(config: ClientConfig, topic: str) -> list[bytes]:
         assert {tp: consumer.position(tp) for tp in ends} == ends
         assert found == arrow
         return sorted(found)
+
+
+async def test_offsets_of_a_recreated_topic_abort_and_the_producer_goes_on(
+    site, config, topic
+) -> None:
+    """By the topic ids of TxnOffsetCommit v6, or by a question to an older broker."""
+    source, first = f"{topic}-source", TopicPartition(f"{topic}-source", 0)
+    await site.administer(lambda admin: admin.create_topic(source, partitions=1))
+    async with (
+        Producer(config, transactional_id=topic) as producer,
+        Consumer(config, group_id=topic, auto_offset_reset="earliest") as consumer,
+    ):
+        for number in range(3):
+            await consumer.assign([first])
+            async with producer.transaction() as transaction:
+                await producer.send(source, b"%d" % number)
+            async with asyncio.timeout(60):
+                while not await consumer.next_batch(max_wait_ms=100):
+                    pass
+            if number == 1:
+                await site.administer(lambda admin: admin.delete_topic(source))
+                await site.administer(lambda admin: admin.create_topic(source, partitions=1))
+                with pytest.raises(TransactionAbortedError) as raised:
+                    async with producer.transaction() as transaction:
+                        await producer.send(topic, b"%d" % number)
+                        await transaction.commit_offsets({first: 1}, consumer)
+                assert isinstance(raised.value.__cause__, TopicRecreatedError)
+                await consumer.assign([])
+            else:
+                async with producer.transaction() as transaction:
+                    await producer.send(topic, b"%d" % number)
+                    await transaction.commit_offsets({first: 1}, consumer)
+    assert await committed(config, topic) == [b"0", b"2"]
 
 
 async def test_commits_and_aborts_in_several_partitions(config, topic) -> None:
