@@ -23,7 +23,7 @@ ARGUED: Final = {
     "client/__init__.py": "public names of its own room",
     "client/schema_registry.py": "confluent-kafka, of an extra",
     "columnar/numba_compiler.py": "modules whose functions it compiles, of its own room",
-    "protocol/schema.py": "kio's modules of an API",
+    "protocol/message_classes.py": "the message classes of an API, of kio and of its own room",
     "server/handlers/modules.py": "the handler of an API, of its own room",
     "spark/pipeline.py": "delta, which only the format of this name needs",
     "spark/startup/sitecustomize.py": "the module of this name that it hides",

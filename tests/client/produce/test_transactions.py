@@ -971,7 +971,8 @@ async def test_offsets_of_a_recreated_topic_abort_and_the_producer_goes_on(
     producer, broker, config
 ) -> None:
     former = topic_id(broker)
-    broker.controller.topics.delete("orders")
+    changes = broker.controller.topics.delete_topics(["orders"])
+    assert await broker.controller.writer.change(changes) == {}
     broker.controller.topics.create("orders", 3)
     with pytest.raises(TransactionAbortedError) as raised:
         async with producer.transaction() as transaction:
