@@ -299,7 +299,7 @@ def test_offsets_are_listed_and_records_deleted(
 
 def test_configs_of_a_topic_are_altered(trial: Trial, tool: Callable[[str], Tool]) -> None:
     """`kafka-configs`."""
-    configs = tool("kafka.admin.ConfigCommand")
+    configs = tool("org.apache.kafka.tools.ConfigCommand")
     entity = ("--entity-type", "topics", "--entity-name", trial.topic)
     assert "Completed updating config" in configs(
         "--alter", *entity, "--add-config", "retention.ms=7200000"

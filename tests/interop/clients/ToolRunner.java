@@ -34,13 +34,15 @@ public class ToolRunner {
         }
     }
 
-    private static void run(String tool, String[] args, PrintStream stream) throws Exception {
+    private static void run(String tool, String[] args, PrintStream stream) {
         try {
             Class.forName(tool).getMethod("main", String[].class).invoke(null, (Object) args);
         } catch (java.lang.reflect.InvocationTargetException error) {
             if (!(error.getCause() instanceof Ended)) {
                 error.getCause().printStackTrace(stream);
             }
+        } catch (ReflectiveOperationException error) {
+            error.printStackTrace(stream);
         }
     }
 }
