@@ -57,6 +57,12 @@ def test_options_of_a_group(options: dict[str, Any], told: str) -> None:
         (lambda: Cluster(brokers="a:1"), "brokers; bootstrap is its name"),
         (lambda: Producer(ClientConfig(), compression_type="gzip"), "; compression is its name"),
         (lambda: Producer(ClientConfig(), linger=5), "linger; did you mean linger_ms"),
+        (
+            lambda: Producer(partitioner_rack_aware=True),
+            "; Producer takes a function as partitioner",
+        ),
+        (lambda: Producer(buffer_memory_allocation_strategy="full"), "; memory is taken when"),
+        (lambda: Admin(bootstrap_resolve_timeout_ms=5), "; default_api_timeout_ms limits"),
         (lambda: Consumer(ClientConfig(), topics=["t"]), "; it is an option of ConsumerGroup;"),
         (lambda: Producer(start_offset="first"), "; it is an option of Consumer and ConsumerGroup"),
         (lambda: Security(sasl_plain_username="me"), "; username is its name here"),

@@ -54,6 +54,7 @@ _IN_READERS: Final = "it is an option of Consumer and ConsumerGroup"
 _IN_PRODUCER: Final = "it is an option of Producer"
 _RETRIES: Final = "requests are retried for default_api_timeout_ms, records for delivery_timeout_ms"
 _PAUSES: Final = "the pauses between attempts to connect are those of retries"
+_BOOTSTRAP: Final = "default_api_timeout_ms limits how long servers are tried"
 _METRICS: Final = "metrics() has them, without an option"
 _INSTEAD: Final = {
     **dict.fromkeys(("bootstrap", "client_id", "security"), _IN_CLIENT_CONFIG),
@@ -89,7 +90,8 @@ _INSTEAD: Final = {
         ("api_version", "api_version_auto_timeout_ms", "broker_version_fallback"),
         "each connection requests the versions that its broker speaks",
     ),
-    "bootstrap_timeout_ms": "default_api_timeout_ms limits how long servers are tried",
+    **dict.fromkeys(("bootstrap_resolve_timeout_ms", "bootstrap_timeout_ms"), _BOOTSTRAP),
+    "buffer_memory_allocation_strategy": "memory is taken when records come, up to buffer_memory",
     "client_dns_lookup": "all addresses of a name are tried",
     "consumer_timeout_ms": "next_batch(max_wait_ms=…), of a blocking group "
     "batches(max_wait_ms=…), ends the wait",
@@ -99,6 +101,7 @@ _INSTEAD: Final = {
     "max_poll_records": "batches are those of the log; max_partition_fetch_bytes limits a fetch",
     **dict.fromkeys(("metric_reporters", "metrics_enabled", "metrics_num_samples"), _METRICS),
     **dict.fromkeys(("metrics_sample_window_ms", "metric_group_prefix"), _METRICS),
+    "partitioner_rack_aware": "Producer takes a function as partitioner",
     "receive_message_max_bytes": "max_response_bytes limits what is accepted",
     "reconnect_backoff_ms": f"{_PAUSES}, retry_backoff_ms",
     "reconnect_backoff_max_ms": f"{_PAUSES}, up to retry_backoff_max_ms",
