@@ -1,7 +1,7 @@
 """Assignors: pure functions from members and partitions to an assignment.
 
-The names here are the public ones. Each is imported from its module when it is first used, since
-the server needs none of them (`kohort.assignors.server`).
+The names here are the public ones. Each is imported when it is first used; the
+server needs none of them (it has `kohort.assignors.server`).
 """
 
 from importlib import import_module

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Topics: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
-"""Topic -> for each of its partitions, by index: the racks of its replicas, empty if none is known.
+"""Topic -> racks of the replicas of each partition, by index; empty if no rack is known.
 """
 
 Text = TypeVar("Text", bound=str)
@@ -39,10 +39,10 @@ UNKNOWN_GENERATION = -1
 
 
 class RebalanceProtocol(IntEnum):
-    """How members rebalance (KIP-429); the higher one is preferred when all can do both."""
+    """How members rebalance (KIP-429); the higher one is preferred if all members support both."""
 
     EAGER = 0
-    """Members revoke all that they own before they join."""
+    """Members revoke all their partitions before they join."""
     COOPERATIVE = 1
     """Members keep their partitions while they join, and revoke only those that are reassigned."""
 
@@ -53,7 +53,7 @@ class Member:
 
     member_id: MemberId
     topics: tuple[str, ...]
-    """Subscribed; not all of them need to exist."""
+    """Subscribed topics; some may not exist."""
     instance_id: InstanceId | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
     """The partitions that the member owned when it joined.
@@ -61,35 +61,34 @@ class Member:
     Empty under the eager protocol, where a member revokes all partitions before it joins.
     """
     generation: int = UNKNOWN_GENERATION
-    """In which it got `owned_partitions`; -1 if it does not say."""
+    """Generation in which `owned_partitions` were assigned; -1 if unknown."""
     rack: str | None = None
     user_data: bytes | None = None
-    """What its assignor of the same name wrote (`Assignor.subscription_user_data`)."""
+    """User data of the member's assignor of the same name (`Assignor.subscription_user_data`)."""
 
 
 class Assignor(Protocol):
     """Divides partitions among members.
 
-    An own one inherits from this and defines `name` and `assign`. One object may serve several
-    groups; nothing here keeps state between calls, nor should an own one, but for what
-    `on_assignment` tells it.
+    An application's own assignor inherits from this and defines `name` and `assign`. One object may
+    serve several groups, so it should keep no state between calls except from `on_assignment`.
     """
 
     name: str
-    """By which the members of a group vote for it: Kafka's protocol name."""
+    """Protocol name that the members of a group vote for."""
     version: int = 0
-    """Of the assignor's own user data."""
+    """Version of the assignor's user data."""
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
-    """Those that it supports.
+    """Supported protocols.
 
-    A cooperative one must never give a member what another one still owns.
+    A cooperative assignor must never assign a partition that another member still owns.
     """
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
         """The assignment of every member, empty ones included.
 
-        The same for the members in any order. A topic that is not in `topics` does not exist (yet)
-        and is left out.
+        The order of `members` does not matter. Topics that are not in `topics` do not exist (yet)
+        and are left out.
         """
         ...
 
@@ -98,14 +97,14 @@ class Assignor(Protocol):
         owned_partitions: Sequence[TopicPartition],  # noqa: ARG002
         generation: int,  # noqa: ARG002
     ) -> bytes | None:
-        """User data for the leader in the next subscription; None for none.
+        """User data for the leader in the next subscription, or None.
 
         It depends on the last assignment and its generation, which is -1 before the first.
         """
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: ARG002
-        """Called in every member with its assignment, which has the user data from the leader."""
+        """Called in every member with its assignment and the leader's user data."""
         return
 
 
@@ -146,5 +145,5 @@ def member_order(member: Member) -> tuple[bool, bytes]:
 
 
 def without_racks(partitions: Mapping[str, int]) -> Topics:
-    """Topics with so many partitions each, of whose racks nothing is known."""
+    """Topics with these numbers of partitions, without racks."""
     return {topic: (frozenset[str](),) * count for topic, count in partitions.items()}

@@ -1,7 +1,7 @@
 """The leader's work on encoded values: subscriptions in, assignments out.
 
-It also encodes a member's subscription for its leader. It is for a client that leads its group, and
-for a server that assigns for its members.
+It also encodes a member's subscription for the leader. Used by clients that lead their group, and
+by a server that assigns for its members.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,11 +35,10 @@ def perform_assignment(
 ) -> list[tuple[MemberId, bytes]]:
     """The assignment of each member, as SyncGroup takes it, by member id.
 
-    `protocol` is the name that the group voted for, or an own assignor; `topics` must have every
-    topic that exists and that any member is subscribed to (`subscribed_topics`). Raises
-    `ConfigError` for a name that no assignor has, `MalformedError` for a subscription that cannot
-    be read: which member sent it is in the text. Raises `InvalidAssignmentError` for what an own
-    assignor must not return.
+    `protocol` is the name that the group voted for, or an application's own assignor. `topics` must
+    have every existing topic that a member subscribes to (`subscribed_topics`). Raises
+    `ConfigError` for an unknown name, `MalformedError` for a subscription that cannot be read (the
+    text names the member), `InvalidAssignmentError` for an invalid result of an own assignor.
     """
     chosen = assignor(protocol) if isinstance(protocol, str) else protocol
     decoded = [decode_member(member) for member in members]
@@ -50,7 +49,7 @@ def perform_assignment(
 
 
 def subscribed_topics(members: Iterable[SubscribedMember]) -> frozenset[str]:
-    """All topics that any of the members wants: the leader has to watch them too.
+    """All topics that any member subscribes to; the leader must watch them too.
 
     Raises `MalformedError`.
     """
@@ -87,8 +86,8 @@ def encode_metadata(
 ) -> bytes:
     """A member's subscription for one of its assignors, v3 as Java writes it, for JoinGroup.
 
-    `previous` is what it was assigned in `generation`; `owned_partitions` what it has not revoked
-    of that: nothing under the eager protocol.
+    `previous` is its assignment in `generation`; `owned_partitions` are those of them that it has
+    not revoked: none under the eager protocol.
     """
     subscription = Subscription(
         topics=tuple(sorted(topics, key=java_order)),
@@ -101,7 +100,7 @@ def encode_metadata(
 
 
 def _encode(assignment: Assignment) -> bytes:
-    """Each topic once, where it comes first, as Java writes it."""
+    """Encode each topic once, in the order of first occurrence, as Java does."""
     topics = {
         partition.topic: index
         for index, partition in reversed(list(enumerate(assignment.partitions)))

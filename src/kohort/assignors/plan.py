@@ -1,8 +1,8 @@
 """The dry run of a rebalance, behind `kohort groups plan`.
 
-Its input is a group, a change of its members or topics, and perhaps another assignor. The assignor
-itself computes the result, in as many rounds as a cooperative one needs. The plan compares it with
-the present assignment.
+Its input is a group, a change of its members or topics, and optionally another assignor. The
+assignor computes the result, in as many rebalances as a cooperative assignor needs. The plan
+compares it with the current assignment.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from kohort.types import MemberId, TopicPartition
 Division = Mapping[MemberId, tuple[TopicPartition, ...]]
 
 GENERATION = 1
-"""The generation in which each member got its partitions: one for all, so every claim counts."""
+"""Generation of all owned partitions: the same for every member, so every claim counts."""
 
 MAX_ROUNDS = 5
 """Rebalances that a plan follows; Kafka's cooperative assignor needs two."""
@@ -32,21 +32,21 @@ class Change:
     joining: Sequence[Member] = ()
     leaving: Collection[MemberId] = ()
     partitions: Mapping[str, int] = field(default_factory=dict)
-    """Topic, perhaps a new one -> how many partitions it has then, not less than now."""
+    """Topic (existing or new) -> its number of partitions after the change, not less than now."""
 
 
 class Move(NamedTuple):
-    """A partition that has another owner afterwards."""
+    """A partition that changes its owner."""
 
     partition: TopicPartition
     before: MemberId | None
-    """None if nobody owned it."""
+    """Previous owner, or None."""
     after: MemberId | None
-    """None if nobody is subscribed to it any more."""
+    """Next owner; None if no member subscribes to the topic any more."""
 
 
 class Balance(NamedTuple):
-    """How many partitions the members have."""
+    """Numbers of partitions per member."""
 
     fewest: int
     most: int
@@ -55,12 +55,12 @@ class Balance(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Before and after."""
+    """Assignments before and after a change."""
 
     before: Division
     after: Division
     moves: tuple[Move, ...]
-    """By partition; new partitions and those of members that left are among them."""
+    """Sorted by partition; includes new partitions and partitions of members that left."""
     rounds: int
     """Number of rebalances until the assignment is complete.
 
@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def moved(self) -> int:
-        """Partitions taken from a member that stays: what stickiness saves."""
+        """Number of partitions that are revoked from staying members; stickiness avoids these."""
         return sum(move.before in self.after for move in self.moves)
 
     @property
@@ -87,17 +87,17 @@ class Plan:
 
 
 def plan(assignor: Assignor, topics: Topics, members: Sequence[Member], change: Change) -> Plan:
-    """What `assignor` makes of the group after the change.
+    """Plan the assignment that `assignor` computes after the change.
 
-    `members` have in `owned_partitions` what they are assigned now, by whichever assignor; their
-    generation and user data are not looked at. Raises `ConfigError` for a change that cannot
-    happen, or an assignor that comes to no end.
+    The `owned_partitions` of `members` are their current assignment, by any assignor; generation
+    and user data are ignored. Raises `ConfigError` for an impossible change, or if the assignor
+    still revokes partitions after `MAX_ROUNDS` rebalances.
     """
     before = {member.member_id: tuple(sorted(member.owned_partitions)) for member in members}
     staying = [*_without(members, change.leaving), *change.joining]
     _check_ids(staying)
     grown = _grown(topics, change.partitions)
-    after, rounds = _settle(assignor, grown, staying)
+    after, rounds = _rebalance_until_stable(assignor, grown, staying)
     moves = tuple(_moves(before, after))
     lost = [move for move in moves if move.before in after]
     interrupted = (
@@ -138,10 +138,12 @@ def _grown(topics: Topics, partitions: Mapping[str, int]) -> Topics:
     return grown
 
 
-def _settle(assignor: Assignor, topics: Topics, members: Sequence[Member]) -> tuple[Division, int]:
+def _rebalance_until_stable(
+    assignor: Assignor, topics: Topics, members: Sequence[Member]
+) -> tuple[Division, int]:
     """Rebalance until no partition has to be revoked.
 
-    The last assignment and the number of rounds.
+    Returns the last assignment and the number of rebalances.
     """
     for rounds in range(1, MAX_ROUNDS + 1):
         assigned = assignor.assign(topics, [_joining(assignor, member) for member in members])
@@ -149,7 +151,7 @@ def _settle(assignor: Assignor, topics: Topics, members: Sequence[Member]) -> tu
             member.member_id: tuple(sorted(assigned[member.member_id].partitions))
             for member in members
         }
-        # A member that revokes under the cooperative protocol joins again, and with it everybody.
+        # A member that revokes under the cooperative protocol rejoins: the group rebalances again.
         if _is_eager(assignor) or all(
             set(member.owned_partitions) <= set(after[member.member_id]) for member in members
         ):
@@ -165,7 +167,7 @@ def _is_eager(assignor: Assignor) -> bool:
 
 
 def _joining(assignor: Assignor, member: Member) -> Member:
-    """The member as it would tell of itself when it joins."""
+    """The member with the owned partitions and user data that it would send in its JoinGroup."""
     owned = member.owned_partitions
     generation = GENERATION if owned else UNKNOWN_GENERATION
     return replace(

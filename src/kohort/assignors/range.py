@@ -1,9 +1,9 @@
 """range: consecutive ranges of each topic, one per subscriber, as Java's RangeAssignor.
 
-Members are sorted as in Java (static ones first). The first ones get one partition more if a topic
-does not divide evenly. So topics with equally many partitions and the same subscribers are divided
-alike, and a member has the same partition numbers of each: they are co-partitioned, as joins need.
-The balance suffers, because the first members get the remainder of every topic.
+Members are sorted as in Java (static members first). If a topic does not divide evenly, the first
+members get one partition more. So topics with equally many partitions and the same subscribers are
+divided alike, and a member has the same partition numbers of each: they are co-partitioned, as
+joins need. The balance suffers, because the first members get the remainder of every topic.
 
 With racks (KIP-881) a member first gets partitions with a replica in its own rack, up to its share:
 co-partitioned topics number by number, other topics member by member. The remaining ones are
@@ -35,7 +35,7 @@ class RangeAssignor(Assignor):
         if any(division.racks_matter for division in divisions):
             _match_racks(divisions)
         for division in divisions:
-            division.take_ranges()
+            division.assign_ranges()
         return {
             member.member_id: Assignment(partitions=tuple(_of(position, divisions)))
             for position, member in enumerate(ordered)
@@ -44,12 +44,12 @@ class RangeAssignor(Assignor):
 
 def _of(position: int, divisions: Iterable["TopicDivision"]) -> Iterator[TopicPartition]:
     for division in divisions:
-        for partition in sorted(division.taken.get(position, ())):
+        for partition in sorted(division.assigned.get(position, ())):
             yield TopicPartition(division.topic, partition)
 
 
 class TopicDivision:
-    """The division of one topic: who has taken what, and how many each may still take."""
+    """The division of one topic: assigned partitions, and the remaining share of each member."""
 
     def __init__(
         self,
@@ -60,16 +60,16 @@ class TopicDivision:
     ) -> None:
         """`members`: positions of the subscribers, in order.
 
-        `racks`: of the member at each position.
+        `racks`: the rack of the member at each position.
         """
         self.topic = topic
         self.partitions = partitions
         self.members = members
         self.racks = racks
-        self.taken: dict[int, list[int]] = {}
+        self.assigned: dict[int, list[int]] = {}
         self.free = dict.fromkeys(range(len(partitions)))
         self._share, self._extras = divmod(len(partitions), len(members))
-        """What each member gets, and how many members get one more."""
+        """Partitions per member, and the number of members that get one more."""
 
     @property
     def racks_matter(self) -> bool:
@@ -81,27 +81,27 @@ class TopicDivision:
         )
 
     def room(self, member: int) -> int:
-        """How many partitions the member may still take; once 0, always 0."""
-        return max(0, self._share + (self._extras > 0) - len(self.taken.get(member, ())))
+        """Number of partitions that the member may still get; once 0, always 0."""
+        return max(0, self._share + (self._extras > 0) - len(self.assigned.get(member, ())))
 
-    def take(self, member: int, partitions: Iterable[int]) -> None:
-        """At most `room(member)` free ones."""
-        own_partitions = self.taken.setdefault(member, [])
+    def assign_to(self, member: int, partitions: Iterable[int]) -> None:
+        """Assign free partitions to a member, at most `room(member)`."""
+        own_partitions = self.assigned.setdefault(member, [])
         for partition in partitions:
             own_partitions.append(partition)
             del self.free[partition]
         if len(own_partitions) > self._share:
             self._extras -= 1
 
-    def take_ranges(self) -> None:
-        """Each member in turn fills its share with the lowest numbers that are free."""
+    def assign_ranges(self) -> None:
+        """Fill the share of each member in turn with the lowest free partitions."""
         free = deque(self.free)
         for member in self.members:
             if room := min(self.room(member), len(free)):
-                self.take(member, [free.popleft() for _ in range(room)])
+                self.assign_to(member, [free.popleft() for _ in range(room)])
 
-    def take_by_rack(self) -> None:
-        """Give each member its share: in turn, the lowest free numbers in its rack."""
+    def assign_by_rack(self) -> None:
+        """Fill the share of each member in turn with the lowest free partitions in its rack."""
         queues = {
             rack: self._numbers_in(rack) for rack in {self.racks[member] for member in self.members}
         }
@@ -113,10 +113,10 @@ class TopicDivision:
                 if (partition := queue.popleft()) in self.free:
                     matching.append(partition)
             if matching:
-                self.take(member, matching)
+                self.assign_to(member, matching)
 
     def _numbers_in(self, rack: str | None) -> deque[int]:
-        """Partitions that a member of the rack reads there; a member without one reads anywhere."""
+        """Partitions with a replica in this rack; all partitions if it is None."""
         return deque(
             number for number, racks in enumerate(self.partitions) if rack is None or rack in racks
         )
@@ -128,14 +128,17 @@ def _match_racks(divisions: Iterable[TopicDivision]) -> None:
         alike.setdefault((tuple(division.members), len(division.partitions)), []).append(division)
     for together in alike.values():
         if len(together) > 1:
-            _take_together(together)
+            _assign_co_partitioned(together)
         elif together[0].racks_matter:
-            together[0].take_by_rack()
+            together[0].assign_by_rack()
 
 
-def _take_together(divisions: Sequence[TopicDivision]) -> None:
-    """Assign co-partitioned topics: each number to the first member with room and all its racks."""
-    first = divisions[0]  # room is the same in all of them: they are taken from together
+def _assign_co_partitioned(divisions: Sequence[TopicDivision]) -> None:
+    """Assign each partition number of co-partitioned topics to the first member that has room.
+
+    All its partitions must have a replica in the member's rack.
+    """
+    first = divisions[0]  # the same room in all divisions: each assignment is made in all of them
     waiting: dict[str | None, deque[int]] = {}
     for member in first.members:
         waiting.setdefault(first.racks[member], deque()).append(member)
@@ -152,4 +155,4 @@ def _take_together(divisions: Sequence[TopicDivision]) -> None:
         if candidates:
             member = min(candidates)
             for division in divisions:
-                division.take(member, (number,))
+                division.assign_to(member, (number,))

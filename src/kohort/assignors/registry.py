@@ -1,4 +1,4 @@
-"""The assignors that Kafka's own clients have, by the names that groups vote on."""
+"""The assignors of Kafka's own clients, by their protocol names."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -28,7 +28,7 @@ class RoundRobinAssignor(Assignor):
             for partition in range(len(topics[topic])):
                 owner_turn = turns[(index + partition) % len(turns)]
                 dealt[owner_turn].append(TopicPartition(topic, partition))
-                turn = owner_turn + 1  # beyond the last one, the search wraps to the first
+                turn = owner_turn + 1  # the search wraps after the last member
         return {
             member.member_id: Assignment(partitions=tuple(partitions))
             for member, partitions in zip(ordered, dealt, strict=True)

@@ -1,22 +1,22 @@
 """Fair shares: the number of partitions of each kind per member, balanced with the fewest moves.
 
-Partitions that the same members may hold, with replicas in the same racks, are alike. They form a
-`Pool`, and only their number matters here. The shares, in this order of importance,
+Partitions that the same members may own, with replicas in the same racks, are alike. They form a
+`Pool`, and only their number matters. The shares, in this order of importance,
 
 1. are *balanced*: no other shares have more even loads (the best sorted loads are unique,
    and minimise every convex function of them);
 2. let the fewest partitions be read across racks (KIP-881);
 3. move the fewest partitions away from their owners.
 
-That is a minimum-cost flow from pools over members to a sink, so no heuristic is needed. It starts
-where every partition is cheapest regardless of balance: with its owner, or in a rack that has it.
-Members above the mean then push partitions along the cheapest paths (member, a pool of its, another
-member of that pool, …) to members below it. These are successive shortest paths with prices (node
-potentials), which keep every state on the way the cheapest for its loads.
+That is a minimum-cost flow from pools over members to a sink, so no heuristic is needed. At first
+every partition is with its cheapest member regardless of balance: its owner, or a member in the
+rack of a replica. Members above the mean then push partitions along the cheapest paths (member, one
+of its pools, another member of that pool, …) to members below it. These are successive shortest
+paths with prices (node potentials), which keep every state on the way the cheapest for its loads.
 
-If no path leads to a member below the mean, the members that can still be reached are closed: they
-alone hold their pools, and have more partitions than the mean. They and the others are then two
-independent problems.
+If no path leads to a member below the mean, the reachable members are closed: they alone may own
+the partitions of their pools, and have more partitions than the mean. They and the other members
+are then two independent problems.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,14 +31,14 @@ class Pool:
 
     size: int
     members: tuple[int, ...]
-    """Who may hold them: at least one; members are numbers from 0."""
+    """Members that may own them: at least one; members are numbers from 0."""
     owned: Mapping[int, int]
-    """Member -> how many of them it has now; in sum at most `size`."""
+    """Member -> number of them that it owns now; in sum at most `size`."""
     far: AbstractSet[int] = frozenset()
-    """The members that would read them across racks."""
+    """Members that would read them across racks."""
 
     def without(self, closed: AbstractSet[int]) -> "Pool":
-        """The pool as it is if these members cannot hold any of it."""
+        """The pool if these members may not own any of it."""
         if closed.isdisjoint(self.members):
             return self
         owned = {member: count for member, count in self.owned.items() if member not in closed}
@@ -51,19 +51,19 @@ class Pool:
 
 
 def fair_shares(pools: Sequence[Pool]) -> list[dict[int, int]]:
-    """For each pool: member -> how many of it that member is to hold.
+    """For each pool: member -> number of partitions that it should own.
 
-    Members that hold none are left out.
+    Members without partitions are left out.
     """
     shares: list[dict[int, int]] = [{} for _ in pools]
     far_cost = sum(pool.size for pool in pools) + 1  # more than any number of moves
     open_problems = [(list(range(len(pools))), frozenset[int]())]
-    """Numbers of pools, and the members that are no part of the problem."""
+    """Numbers of pools, and the excluded members."""
     while open_problems:
         numbers, closed = open_problems.pop()
         flow = Flow([pools[number].without(closed) for number in numbers], far_cost)
         heavy = flow.level()
-        for number, counts in zip(numbers, flow.held, strict=True):
+        for number, counts in zip(numbers, flow.counts_by_pool, strict=True):
             shares[number] = {member: count for member, count in counts.items() if count}
         if heavy:
             light = [number for number in numbers if heavy.isdisjoint(shares[number])]
@@ -76,10 +76,10 @@ def fair_shares(pools: Sequence[Pool]) -> list[dict[int, int]]:
 
 
 class Flow:
-    """One problem: pools, and the members that hold them in the course of its solution."""
+    """One problem: pools, and the current owners of their partitions."""
 
     def __init__(self, pools: Sequence[Pool], far_cost: int) -> None:
-        self.held: list[dict[int, int]] = [{} for _ in pools]
+        self.counts_by_pool: list[dict[int, int]] = [{} for _ in pools]
         self.overfull = False
         """Whether `level` stopped above the mean, so that the heavy members form a problem of their
         own.
@@ -87,8 +87,8 @@ class Flow:
         self._pools = pools
         self._far_cost = far_cost
         self.loads = dict.fromkeys(sorted({member for pool in pools for member in pool.members}), 0)
-        self.holds: dict[int, set[int]] = {member: set() for member in self.loads}
-        """Member -> the pools of which it holds any."""
+        self.pools_by_member: dict[int, set[int]] = {member: set() for member in self.loads}
+        """Member -> pools of which it owns partitions."""
         self._prices = dict.fromkeys(self.loads, 0)
         self._pool_prices = [0] * len(pools)
         for number in sorted(range(len(pools)), key=lambda index: len(pools[index].members)):
@@ -97,8 +97,8 @@ class Flow:
     def level(self) -> frozenset[int]:
         """Make loads as even as the members allow.
 
-        Back with no members when that is done for all. Else with those that form a problem of their
-        own; if `overfull` is not set, it is solved, and only the problem of all others is left.
+        Returns no members if all are level. Otherwise returns the members that form a separate
+        problem; unless `overfull` is set, it is solved, and only the other members remain.
         """
         if not self.loads:
             return frozenset()
@@ -109,14 +109,14 @@ class Flow:
             return stuck
         if min(self.loads.values()) >= mean - 1:
             return frozenset()
-        # Who is still above has no way to anybody below: what it reaches is between mean - 1 and
-        # mean, as it should.
+        # A member that stays above has no path to a member below: all members that it reaches are
+        # between mean - 1 and mean, as they should be.
         return self._push_down_to(mean - 1)
 
     def _place(self, number: int, pool: Pool) -> None:
-        """Place each partition where it costs least.
+        """Give each partition to its cheapest member.
 
-        That is near its owner, else near the member of least load, else anywhere.
+        That is its owner if near, else the near member of least load, else any member.
         """
         near = (
             [member for member in pool.members if member not in pool.far]
@@ -126,33 +126,34 @@ class Flow:
         unplaced = pool.size
         for member, count in pool.owned.items():
             if not near or member not in pool.far:
-                self._hold(number, member, count)
+                self._add(number, member, count)
                 unplaced -= count
         by_load = [(self.loads[member], member) for member in near or pool.members]
         heapify(by_load)
         for _ in range(unplaced):
             load, member = by_load[0]
-            self._hold(number, member, 1)
+            self._add(number, member, 1)
             heapreplace(by_load, (load + 1, member))
-        # The price of a pool is what its dearest placed partition would save: then no first step
-        # saves anything.
+        # The price of a pool is what its most expensive partition would save, so that no first
+        # step saves anything.
         self._pool_prices[number] = -max(
-            self._cost(number, member, count) for member, count in self.held[number].items()
+            self._cost(number, member, count)
+            for member, count in self.counts_by_pool[number].items()
         )
 
-    def _hold(self, number: int, member: int, count: int) -> None:
+    def _add(self, number: int, member: int, count: int) -> None:
         self.loads[member] += count
-        counts = self.held[number]
+        counts = self.counts_by_pool[number]
         counts[member] = counts.get(member, 0) + count
         if counts[member]:
-            self.holds[member].add(number)
+            self.pools_by_member[member].add(number)
         else:
-            self.holds[member].discard(number)
+            self.pools_by_member[member].discard(number)
 
     def _cost(self, number: int, member: int, nth: int) -> int:
-        """Of the nth partition of a pool that a member holds.
+        """Cost of the nth partition that a member has of a pool.
 
-        Its own ones come first, and are cheaper.
+        Partitions that it owned before come first, and are cheaper.
         """
         pool = self._pools[number]
         far = self._far_cost if member in pool.far else 0
@@ -161,8 +162,8 @@ class Flow:
     def _push_down_to(self, limit: int) -> frozenset[int]:
         """Push partitions from members above the limit to members below it, along cheapest paths.
 
-        Back with no members once all are within the limit; else with those that find no way, and
-        all they reach.
+        Returns no members once all are within the limit; otherwise those without a path, and all
+        members that they reach.
         """
         while above := [member for member, load in self.loads.items() if load > limit]:
             start = max(self._prices[member] for member in above)
@@ -173,7 +174,7 @@ class Flow:
         return frozenset()
 
     def _push_along_free_paths(self, above: Iterable[int], limit: int) -> bool:
-        """Whether there was any path along which, at the present prices, a push costs nothing."""
+        """Push along paths that cost nothing at the current prices; whether there was any."""
         search = FreePaths(self, limit)
         pushed = False
         for member in above:
@@ -183,15 +184,15 @@ class Flow:
         return pushed
 
     def _push(self, path: Sequence[int]) -> None:
-        """Along member, pool, member, …, member."""
+        """Push one partition along member, pool, member, …, member."""
         for index in range(0, len(path) - 1, 2):
-            self._hold(path[index + 1], path[index], -1)
-            self._hold(path[index + 1], path[index + 2], 1)
+            self._add(path[index + 1], path[index], -1)
+            self._add(path[index + 1], path[index + 2], 1)
 
     def _reprice(self, above: Iterable[int], start: int, limit: int) -> frozenset[int]:
-        """Reprice by Dijkstra from members above the limit to the nearest below it.
+        """Reprice by Dijkstra from members above the limit to the nearest member below it.
 
-        The new prices make that path free.
+        The new prices make that path free. Returns the reached members if there is no path.
         """
         distances: dict[tuple[bool, int], int] = {}
         heap = [(start - self._prices[member], False, member) for member in above]
@@ -219,15 +220,15 @@ class Flow:
                 self._prices[number] += distance - nearest
 
     def from_member(self, member: int) -> Iterator[tuple[int, int]]:
-        """The pools of which the member could give away a partition, with the price of each."""
+        """Pools of which the member could give away a partition, with the price of each."""
         price = self._prices[member]
-        for number in sorted(self.holds[member]):
-            cost = self._cost(number, member, self.held[number][member])
+        for number in sorted(self.pools_by_member[member]):
+            cost = self._cost(number, member, self.counts_by_pool[number][member])
             yield number, price - cost - self._pool_prices[number]
 
     def from_pool(self, number: int) -> Iterator[tuple[int, int]]:
-        """The members that could take a partition of the pool, and at what price: at least 0."""
-        price, counts = self._pool_prices[number], self.held[number]
+        """Members that could get a partition of the pool, with the price of each: at least 0."""
+        price, counts = self._pool_prices[number], self.counts_by_pool[number]
         for member in self._pools[number].members:
             yield (
                 member,
@@ -239,7 +240,7 @@ class Flow:
     def is_free(self, is_pool: bool, number: int, end: int) -> bool:
         """Whether one more partition can move between a pool and a member (either way) for free."""
         pool, member = (number, end) if is_pool else (end, number)
-        count = self.held[pool].get(member, 0)
+        count = self.counts_by_pool[pool].get(member, 0)
         if is_pool:
             return (
                 self._pool_prices[pool] + self._cost(pool, member, count + 1)
@@ -254,18 +255,17 @@ class Flow:
 class FreePaths:
     """A depth-first search for paths that cost nothing, with Dinic's arc pointers.
 
-    It remembers where there are no such paths.
-
-    What it passed over may have become possible by a push since: it is found by the next search.
+    It remembers nodes without such paths. A later push may open paths from them; the next search
+    finds these.
     """
 
     def __init__(self, flow: Flow, limit: int) -> None:
         self._flow = flow
         self._limit = limit
         self._seen: set[tuple[bool, int]] = set()
-        """Nodes (is it a pool, number) on the present path, and those from which no way led on."""
+        """Nodes (is a pool, number) on the current path, and dead ends."""
         self._ways: dict[tuple[bool, int], list[int]] = {}
-        """Node -> the nodes behind it still to be tried, the next one last."""
+        """Node -> next nodes that are still to be tried, in reverse order."""
 
     def path(self, start: int) -> list[int]:
         """Member, pool, member, …, member below the limit; empty if there is no path."""
@@ -287,7 +287,7 @@ class FreePaths:
         return path
 
     def _step(self, is_pool: bool, number: int) -> int | None:
-        """The next node along a way that is free, and was not taken before."""
+        """The next unvisited node that can be reached for free."""
         ways = self._ways.get((is_pool, number))
         if ways is None:
             ends = self._flow.from_pool(number) if is_pool else self._flow.from_member(number)

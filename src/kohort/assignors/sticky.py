@@ -37,7 +37,7 @@ from kohort.types import MemberId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member says that it owned, and since when."""
+    """Partitions that a member reports as owned, with their generation."""
 
     partitions: Sequence[TopicPartition]
     generation: int
@@ -70,10 +70,10 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Java's CooperativeStickyAssignor (KIP-429): nobody gets what another member still owns.
+    """Java's CooperativeStickyAssignor (KIP-429): it assigns no partition that has another owner.
 
-    Such a partition is given to nobody this time. Its owner, seeing that it lost it, revokes it and
-    joins again, and the rebalance that follows gives it to its new owner.
+    Such a partition is left unassigned. Its owner revokes it and rejoins, and the next rebalance
+    assigns it to its new owner.
     """
 
     name = "cooperative-sticky"
@@ -103,7 +103,7 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _generation(member: Member) -> int:
-    """As the subscription says it from v2 on; before, in the user data."""
+    """Generation in the subscription (v2 or later), else in the user data."""
     return (
         member.generation
         if member.generation != UNKNOWN_GENERATION
@@ -113,11 +113,11 @@ def _generation(member: Member) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Everything assigned, as `fair_shares` finds it due."""
+    """Partitions of all members, by `fair_shares`."""
 
     members: Sequence[Member]
     owners: Mapping[TopicPartition, int]
-    """The previous ones that are believed, by position in `members`."""
+    """Previous owners whose claim counts, by position in `members`."""
     assigned: Sequence[Sequence[TopicPartition]]
 
     def divided(self) -> Iterator[tuple[Member, list[TopicPartition]]]:
@@ -126,13 +126,13 @@ class Solution:
             yield member, sorted(partitions)
 
     def owner(self, partition: TopicPartition) -> Member | None:
-        """Who owned it before, if that is believed."""
+        """The previous owner, None if no claim counts."""
         position = self.owners.get(partition)
         return None if position is None else self.members[position]
 
 
 def solve(topics: Topics, claims: Iterable[tuple[Member, Claim]]) -> Solution:
-    """The best division there is, the same for the members in any order."""
+    """The best assignment; the order of the members does not matter."""
     ordered = sorted(claims, key=lambda pair: java_order(pair[0].member_id))
     members = [member for member, _ in ordered]
     subscribers = subscribers_by_topic(topics, members)
@@ -157,10 +157,10 @@ def solve(topics: Topics, claims: Iterable[tuple[Member, Claim]]) -> Solution:
 def previous_owners(
     subscribers: Mapping[str, Sequence[int]], topics: Topics, claims: Sequence[Claim]
 ) -> dict[TopicPartition, int]:
-    """Partition -> who owned it, by number.
+    """Partition -> number of its previous owner.
 
-    Left out: partitions that are gone, that their owner is not subscribed to any more, or that are
-    claimed twice in the newest generation.
+    Left out: deleted partitions, partitions to which the owner no longer subscribes, and partitions
+    with two claims in the newest generation.
     """
     newest: dict[TopicPartition, tuple[int, int | None]] = {}
     allowed = {topic: frozenset(positions) for topic, positions in subscribers.items()}
@@ -180,7 +180,7 @@ def previous_owners(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes partitions alike: their possible owners, and those who would read across racks."""
+    """Key of alike partitions: possible owners, and members that would read across racks."""
 
     members: tuple[int, ...]
     far: frozenset[int]
@@ -208,7 +208,7 @@ def _kinds(
 def _far(
     members: Iterable[int], racks: Sequence[str | None], replicas: frozenset[str]
 ) -> Iterator[int]:
-    """The members with a rack that has no replica; none when no member could be nearer."""
+    """Members whose rack has no replica; none if no member's rack has one."""
     if replicas:
         yield from (
             member
@@ -222,11 +222,11 @@ def hand_out(
     share: Mapping[int, int],
     owners: Mapping[TopicPartition, int],
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Each of the partitions with its member, as many for each as its share says.
+    """Yield each partition with its member, as many per member as its share.
 
-    Owners keep theirs first. Who cannot keep all keeps the lowest indexes, of all its topics; what
-    is free goes round, topic by topic. So the members have equal parts of each topic as far as
-    possible, not only of all topics together.
+    Owners keep their partitions first. An owner above its share keeps the lowest indexes of all its
+    topics. Free partitions are assigned in turn, topic by topic, so that members have equal parts
+    of each topic as far as possible.
     """
     remaining = dict(share)
     free = set(partitions)

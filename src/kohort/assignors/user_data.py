@@ -54,7 +54,7 @@ def decode_generation(data: bytes | None) -> int:
 
 
 def _read_partitions(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """And the offset behind them.
+    """Partitions, and the offset after them.
 
     Raises struct.error, UnicodeDecodeError or `MalformedError` for anything else.
     """

@@ -1,7 +1,7 @@
 """Checks the result of an application's own assignor before the leader sends it.
 
-A broker and other members take any assignment. A partition with two owners, one that nobody reads,
-or one that moves before its owner has revoked it, would only show in the data. Java checks the last
+A broker and other members accept any assignment. A partition with two owners, without an owner, or
+moved before its owner has revoked it would only show in the data. Java checks the last case
 (ConsumerCoordinator.validateCooperativeAssignment) for every assignor that is not its own.
 """
 
@@ -13,11 +13,11 @@ from kohort.errors import KohortError
 from kohort.types import MemberId, TopicPartition
 
 SHOWN: Final = 5
-"""Most mistakes that the error names."""
+"""Maximum number of mistakes in the error text."""
 
 
 class InvalidAssignmentError(KohortError):
-    """An assignor returned what must not be sent; the text names each mistake."""
+    """An assignor returned an invalid assignment; the text names each mistake."""
 
 
 def validate_assignment(
@@ -26,10 +26,11 @@ def validate_assignment(
     members: Sequence[Member],
     assigned: Mapping[MemberId, Assignment],
 ) -> None:
-    """Raises InvalidAssignmentError.
+    """Check an assignment. Raises InvalidAssignmentError.
 
-    Every member has an assignment, and every partition of a subscribed topic one owner, which
-    subscribes to the topic. A cooperative assignor leaves out what another member has to revoke.
+    Every member must have an assignment, and every partition of a subscribed topic one owner, which
+    subscribes to the topic. A cooperative assignor must leave out partitions that another member
+    has to revoke.
     """
     mistakes = list(_wrong_members(members, assigned))
     if not mistakes:

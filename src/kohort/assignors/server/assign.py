@@ -23,9 +23,9 @@ def assign(
 ) -> Mapping[MemberId, Target]:
     """The target assignment of every member, empty ones included, in the order of the members.
 
-    A member whose target is not changed gets its old one, the same object. No two old targets have
+    An unchanged target is the same object as the old one. No two old targets have
     the same partition (`without_overlaps`). `topics` has at least the topics of the subscriptions.
-    `homogeneous` tells that all members name the same topics without a regular expression, or use
+    `homogeneous`: all members name the same topics without a regular expression, or use
     the same regular expression without names.
     """
     if not any(member.subscription.topic_ids for member in members.values()):
@@ -44,7 +44,7 @@ def assign(
 
 
 def _same(old: Target, new: Target) -> bool:
-    """Whether both have the same partitions, in whichever order."""
+    """Whether both have the same partitions, in any order."""
     if len(old) != len(new):
         return False
     if old == new:

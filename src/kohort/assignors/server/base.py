@@ -1,4 +1,4 @@
-"""The input of the server's assignors: members with their former target assignments."""
+"""The input of the server's assignors: members with their old target assignments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Target: TypeAlias = Mapping[UUID, tuple[int, ...]]
 """Topic id -> partitions of one member. Both are ordered as in the record of the assignment."""
 
 Topics: TypeAlias = Mapping[UUID, int]
-"""Topic id -> how many partitions there are."""
+"""Topic id -> number of partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Subscription:
     topic_ids: tuple[UUID, ...]
     """Topics that exist, in Kafka's order (`subscription`)."""
     names: int
-    """How many topics are subscribed to, existing or not."""
+    """Number of subscribed topics, existing or not."""
 
 
 class MemberSpec(NamedTuple):
@@ -29,5 +29,5 @@ class MemberSpec(NamedTuple):
 
     subscription: Subscription
     target: Target
-    """Its old target assignment. A static member that replaces another has that one's."""
+    """Its old target assignment, or that of the static member that it replaces."""
     instance_id: InstanceId | None = None

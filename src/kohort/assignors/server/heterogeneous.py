@@ -2,9 +2,10 @@
 
 Kafka's UniformHeterogeneousAssignmentBuilder.
 
-Members keep what they still subscribe to. Each partition without an owner goes to the subscriber
-with the lowest load, topic by topic. Then partitions are moved from the members with the highest
-load to those with the lowest one, topic by topic, until no topic is left to improve.
+Members keep partitions of topics that they still subscribe to. Each partition without an owner goes
+to the subscriber with the lowest load, topic by topic. Then partitions are moved from the members
+with the highest load to those with the lowest one, topic by topic, until no topic is left to
+improve.
 """
 
 from collections import defaultdict
@@ -26,7 +27,7 @@ _LONG = (1 << 64) - 1
 def assign_heterogeneous(
     members: Mapping[MemberId, MemberSpec], topics: Topics
 ) -> dict[MemberId, Target]:
-    """The target of each member; that of a member without a change is its old one itself."""
+    """The target of each member; the same object as the old target if unchanged."""
     assignment = _Assignment(list(members.values()), topics)
     assignment.keep()
     assignment.assign_unowned()
@@ -48,12 +49,12 @@ class _Assignment:
             (topic for topic, subscribers in enumerate(self._subscribers) if subscribers),
             key=self._rank,
         )
-        """Topics with most partitions per subscriber first, then those with few subscribers."""
+        """Topics by partitions per subscriber (most first), then by subscribers (fewest first)."""
         self._capacities = {
             topic: roomy_capacity(-(-self._topics.sizes[topic] // len(self._subscribers[topic])))
             for topic in self._order
         }
-        """Buckets of a new set of a topic's partitions."""
+        """Number of buckets of a new set of a topic's partitions."""
         self._dropped: dict[int, list[UUID]] = {}
         """Member → topics of its old target that it does not subscribe to any more."""
         self._steps: list[list[tuple[int, int]]] = [[] for _ in members]
@@ -89,7 +90,7 @@ class _Assignment:
                 owners[partition] = member
 
     def balance(self) -> None:
-        """Go through the topics in turn, until none changed since its last turn."""
+        """Balance the topics in turn until no topic changes any more."""
         shared = [topic for topic in self._order if len(self._subscribers[topic]) > 1]
         unchanged = 0
         for _ in range(MAX_ROUNDS):
@@ -102,7 +103,7 @@ class _Assignment:
         return [self._result(member) for member in range(len(self._members))]
 
     def _balance_topic(self, topic: int) -> bool:
-        """Move partitions of a topic; whether any was moved."""
+        """Move partitions of a topic. Returns whether any was moved."""
         loads_of_topic = list(map(self._loads.__getitem__, self._subscribers[topic]))
         if max(loads_of_topic) - min(loads_of_topic) <= 1:
             return False
@@ -162,8 +163,8 @@ class _Assignment:
     def _created(self, steps: Iterable[tuple[int, int]]) -> Target:
         """The target of a member without an old one; the same as by a `MutableTarget`."""
         partitions_of_topic: dict[int, dict[int, None]] = {}  # topic → its partitions
-        entries = 0  # topics at most, before a partition was added
-        most: dict[int, int] = {}  # topic → its partitions at most, before one was removed
+        entries = 0  # maximum number of topics, before a partition is added
+        most: dict[int, int] = {}  # topic → its maximum number of partitions, before a removal
         for topic, partition in steps:
             if partition < 0:
                 most[topic] = max(len(partitions_of_topic[topic]), most.get(topic, 0))
@@ -184,7 +185,7 @@ class _Assignment:
         }
 
     def _ordered(self, topic: int, partitions: Collection[int], most: int) -> tuple[int, ...]:
-        """Partitions that were inserted into a set which once had so many."""
+        """Iteration order of a set of these partitions that once had `most` partitions."""
         if len(partitions) < 2:
             return tuple(partitions)
         return partition_order(
@@ -193,7 +194,7 @@ class _Assignment:
 
 
 def _subscribers(subscriptions: Iterable[NumberedSubscription], topics: int) -> list[list[int]]:
-    """The members that subscribe to each of so many topics, ascending."""
+    """Members that subscribe to each of the `topics` topics, ascending."""
     subscribers: list[list[int]] = [[] for _ in range(topics)]
     for subscription in distinct(subscriptions):
         for topic in subscription.topics:
@@ -204,5 +205,5 @@ def _subscribers(subscriptions: Iterable[NumberedSubscription], topics: int) -> 
 
 
 def _signed(word: int) -> int:
-    """Half of an id as Java's long, by which Kafka sorts."""
+    """Half of an id as a Java long, Kafka's sort key."""
     return word - (1 << 64) if word >> 63 else word

@@ -2,8 +2,8 @@
 
 Kafka's UniformHomogeneousAssignmentBuilder.
 
-Every member gets an equal number of partitions, of whichever topics. Members keep what they had, up
-to their quota; what remains is given to the members below their quota. If the partitions do not
+Every member gets an equal number of partitions, whatever their topics. Members keep their
+partitions up to their quota; the others go to members below their quota. If the partitions do not
 divide evenly, the extra ones go to members that had them, else to the last members.
 """
 
@@ -27,7 +27,7 @@ from kohort.types import MemberId
 def assign_homogeneous(
     members: Mapping[MemberId, MemberSpec], topics: Topics
 ) -> dict[MemberId, Target]:
-    """The target of each member; that of a member without a change is its old one itself."""
+    """The target of each member; the same object as the old target if unchanged."""
     subscription = next(iter(members.values())).subscription
     sizes = _sizes(subscription, topics)
     targets = [member.target for member in members.values()]
@@ -66,11 +66,11 @@ def assign_homogeneous(
 
 
 Run: TypeAlias = tuple[UUID, tuple[int, ...], bool]
-"""Partitions of a topic, and whether they are known to ascend without a gap."""
+"""Topic id, partitions, and whether they are known to ascend without gaps."""
 
 
 def _sizes(subscription: Subscription, topics: Topics) -> Topics:
-    """The subscribed ones of the topics."""
+    """The subscribed topics with their numbers of partitions."""
     if len(topics) == len(subscription.topic_ids):
         return topics
     return {topic_id: topics[topic_id] for topic_id in subscription.topic_ids}
@@ -83,10 +83,10 @@ def _unowned(
     subscription: Subscription,
     sizes: Topics,
 ) -> list[Run]:
-    """The partitions that are in no target, in the order in which they are assigned.
+    """Partitions without a target, in the order of assignment.
 
-    `target_topics`: the topics in targets. `missing`: number of partitions in no target, if all
-    targets have subscribed topics only.
+    `target_topics`: topics in targets. `missing`: number of partitions without a target, if targets
+    have only subscribed topics.
     """
     numbers = tuple(range(max(sizes.values())))
     unowned: dict[UUID, Run] = {
@@ -105,7 +105,7 @@ def _unowned(
 
 
 def _cut(pool: Sequence[Run], quotas: Iterable[int]) -> Iterator[Sequence[Run]]:
-    """Cut off so many partitions for each quota, by topic; the pool has enough for all quotas."""
+    """Cut off the partitions of each quota in turn; the pool must suffice for all quotas."""
     if not pool:
         return
     remaining = iter(pool)
@@ -125,7 +125,7 @@ def _cut(pool: Sequence[Run], quotas: Iterable[int]) -> Iterator[Sequence[Run]]:
 
 
 def _filled(target: Target, changed: MutableTarget | None, runs: Sequence[Run]) -> Target:
-    """The target, or its changed copy if there is one, with more partitions."""
+    """The target, or its changed copy if not None, with more partitions."""
     if not target and len(runs) == 1:
         topic_id, partitions, is_consecutive = runs[0]
         if is_consecutive:
@@ -139,10 +139,10 @@ def _filled(target: Target, changed: MutableTarget | None, runs: Sequence[Run]) 
 def _keep(
     target: Target, sizes: Topics, quota: int, pool: list[Run]
 ) -> tuple[int, MutableTarget | None]:
-    """Keep partitions of subscribed topics up to the quota; those above it go to the pool.
+    """Keep partitions of subscribed topics up to the quota; the rest goes to the pool.
 
-    Returns how many partitions may be added up to the quota, and a copy of the target without what
-    was not kept; None if all was kept.
+    Returns the number of partitions missing to the quota, and a copy of the target with only the
+    kept partitions; None if all were kept.
     """
     changed: MutableTarget | None = None
     for topic_id in topic_order(target):

@@ -3,7 +3,7 @@
 A `HashMap` or `HashSet` is iterated by bucket, and within a bucket by insertion. The bucket is the
 low bits of the spread hash, so the order depends on the capacity: a power of two that grows with
 the entries and never shrinks. Buckets with eight or more entries, which Java turns into trees, are
-taken as any other.
+treated as any other.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ K = TypeVar("K")
 DEFAULT_CAPACITY = 16
 _WORD = 0xFFFF_FFFF
 _UNSPREAD = 1 << 16
-"""Numbers below are their own spread hash."""
+"""Smaller numbers are their own spread hash."""
 
 
 def string_hash(text: str) -> int:
@@ -42,29 +42,29 @@ def uuid_hash(value: UUID) -> int:
 
 
 def table_capacity(size: int) -> int:
-    """Buckets of a table that is created for so many: `new HashMap(wanted)`."""
+    """Number of buckets of `new HashMap(size)`."""
     return 1 << (size - 1).bit_length() if size > 1 else 1
 
 
 def roomy_capacity(entries: int) -> int:
-    """Buckets of a table that is created not to grow: `new HashMap(entries / 0.75 + 1)`."""
+    """Number of buckets of `new HashMap(entries / 0.75 + 1)`, which need not grow."""
     return table_capacity(int(entries / 0.75 + 1))
 
 
 def copy_capacity(entries: int) -> int:
-    """Buckets of a set that is copied from a collection: `new HashSet(collection)`."""
+    """Number of buckets of `new HashSet(collection)`."""
     return max(DEFAULT_CAPACITY, roomy_capacity(entries))
 
 
 def grown(capacity: int, entries: int) -> int:
-    """Buckets of a table after it has held so many entries."""
+    """Number of buckets of a table after it had this number of entries."""
     while 4 * entries > 3 * capacity:
         capacity *= 2
     return capacity
 
 
 def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int) -> list[K]:
-    """The keys, given in the order of their insertion, as a table of so many buckets has them."""
+    """Iteration order of a table of `capacity` buckets with these keys, inserted in this order."""
     inserted = list(keys)
     mask = capacity - 1
     buckets = [(code ^ code >> 16) & mask for code in map(hash_of, inserted)]
@@ -78,7 +78,7 @@ def string_set_order(strings: Iterable[str]) -> list[str]:
 
 
 def partition_order(partitions: Iterable[int], capacity: int) -> tuple[int, ...]:
-    """Partitions, given in the order of their insertion, as a set of so many buckets has them."""
+    """Iteration order of a set of `capacity` buckets with these partitions, inserted in order."""
     numbers = tuple(partitions)
     if len(numbers) < 2:
         return numbers
@@ -91,10 +91,10 @@ def partition_order(partitions: Iterable[int], capacity: int) -> tuple[int, ...]
 
 
 def consecutive_order(partitions: tuple[int, ...]) -> tuple[int, ...]:
-    """As `partition_order`, for ascending ones without a gap in a set that has grown with them."""
+    """`partition_order` of ascending partitions without gaps, in a set that has grown with them."""
     capacity = grown(DEFAULT_CAPACITY, len(partitions))
     if partitions[-1] >= _UNSPREAD:
         return partition_order(partitions, capacity)
-    # They fill less than the table: the first bucket comes once at most.
+    # They are fewer than the buckets, so the first bucket occurs at most once.
     first = -partitions[0] % capacity
     return partitions[first:] + partitions[:first]

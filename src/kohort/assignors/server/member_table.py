@@ -2,8 +2,8 @@
 
 Kafka keeps the members in a `TimelineHashMap`. It is iterated by slot, and within a slot the latest
 insertion comes first. The slot is the top bits of a product of the hash. There are two slots at
-first; they are doubled when needed, and never become fewer. The order therefore depends on what was
-written: a group that was loaded from a compacted log may have another order than before.
+first; they are doubled when needed, and never reduced. The order therefore depends on all writes: a
+group that was loaded from a compacted log may have another order than before.
 """
 
 from kohort.assignors.server.java_tables import DEFAULT_CAPACITY, by_bucket, grown, string_hash
@@ -14,7 +14,7 @@ _LONG = (1 << 64) - 1
 
 
 class MemberTable:
-    """Ids of members, in Kafka's order."""
+    """Member ids in Kafka's order."""
 
     def __init__(self) -> None:
         self._hashes: dict[MemberId, int] = {}
@@ -25,7 +25,7 @@ class MemberTable:
         return len(self._hashes)
 
     def copy(self) -> "MemberTable":
-        """The members as they are now."""
+        """A copy of the table."""
         copy = MemberTable()
         copy._hashes = self._hashes.copy()
         copy._slot_bits = self._slot_bits
@@ -35,8 +35,8 @@ class MemberTable:
     def put(self, member_id: MemberId) -> None:
         """Insert or write a member.
 
-        To be called for every record that Kafka's `updateMember` serves: the member's metadata, its
-        current assignment, and the tombstone of the latter. Each write may grow the table.
+        Must be called for every record with which Kafka calls `updateMember`: the member's
+        metadata, its current assignment, and the latter's tombstone. Each may grow the table.
         """
         if 3 * (len(self._hashes) + 1) > 4 << self._slot_bits:
             self._slot_bits += 1
@@ -46,12 +46,12 @@ class MemberTable:
             self._order = None
 
     def remove(self, member_id: MemberId) -> None:
-        """Remove a member, if it is there."""
+        """Remove a member, if present."""
         if self._hashes.pop(member_id, None) is not None:
             self._order = None
 
     def order(self) -> list[MemberId]:
-        """The members as Kafka iterates over them; not to be changed by the caller."""
+        """The members as Kafka iterates over them; callers must not change the list."""
         if self._order is None:
             shift = 64 - self._slot_bits
             slots = {
@@ -65,7 +65,7 @@ class MemberTable:
     def assignment_order(
         self, updated: MemberId | None = None, replaced: MemberId | None = None
     ) -> list[MemberId]:
-        """The members as Kafka hands them to an assignor.
+        """The members as Kafka passes them to an assignor.
 
         `updated` is the member whose request starts the computation; it may be new. `replaced` is
         the member whose instance id it takes over; it is left out.

@@ -1,4 +1,4 @@
-"""A target assignment while it is changed, with the orders of Kafka's copy of it."""
+"""A mutable target assignment with the iteration orders of Kafka's copy."""
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
@@ -60,7 +60,7 @@ class MutableTarget:
     def add(
         self, topic_id: UUID, partitions: Sequence[int], capacity: int = DEFAULT_CAPACITY
     ) -> None:
-        """Add partitions of a topic; a set of so many buckets is created if there are none."""
+        """Add partitions of a topic; a missing set is created with `capacity` buckets."""
         # `computeIfAbsent` grows the table before it inserts, and inserts at a bucket's front.
         self._capacity = grown(self._capacity, len(self.topics))
         partition_set = self.topics.get(topic_id)
@@ -74,7 +74,7 @@ class MutableTarget:
         partition_set.add(partitions)
 
     def remove(self, topic_id: UUID, partition: int) -> None:
-        """Remove a partition that is there."""
+        """Remove a partition, which must be present."""
         partitions = self.topics[topic_id].partitions
         del partitions[partition]
         if not partitions:

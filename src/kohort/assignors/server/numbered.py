@@ -1,7 +1,7 @@
 """Topics and subscriptions by numbers, for assignors of members with different subscriptions.
 
-The hash of a topic id is Python code, and a member's id is a long string. So each topic and each
-member gets its position as its number, and tables of them are lists.
+The hash of a topic id is computed in Python, and member ids are long strings. Therefore each topic
+and member is numbered by its position, and tables of them are lists.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from kohort.assignors.server.java_tables import uuid_hash
 
 @dataclass(slots=True)
 class NumberedSubscription:
-    """A subscription, and who has it."""
+    """A subscription and its members."""
 
     topics: list[int]
     """In the order of the subscription."""
     names: int
-    """How many topics are subscribed to, existing or not."""
+    """Number of subscribed topics, existing or not."""
     members: list[int] = field(default_factory=list)
     """Ascending."""
 
@@ -29,14 +29,14 @@ class NumberedTopics:
     def __init__(self, topics: Topics) -> None:
         self.ids = list(topics)
         self.sizes = list(topics.values())
-        """How many partitions each has."""
+        """Number of partitions of each topic."""
         self.numbers = {topic_id: number for number, topic_id in enumerate(self.ids)}
         self._hashes = [code ^ code >> 16 for code in map(uuid_hash, self.ids)]
         self._buckets: dict[int, list[int]] = {}
         """Capacity of a table → the bucket of each topic."""
 
     def subscriptions(self, subscriptions: Iterable[Subscription]) -> list[NumberedSubscription]:
-        """Those of the members; members with the same object get the same one."""
+        """Number the subscriptions; members with the same object get the same result object."""
         by_identity: dict[int, NumberedSubscription] = {}
         numbered = []
         for member, subscription in enumerate(subscriptions):
@@ -50,7 +50,7 @@ class NumberedTopics:
         return numbered
 
     def in_order(self, inserted: list[int], capacity: int) -> list[int]:
-        """Topics, given in the order of their insertion, as a table of so many buckets has them."""
+        """Iteration order of a table of `capacity` buckets with these topics, inserted in order."""
         if len(inserted) < 2:
             return inserted
         buckets = self._buckets.get(capacity)

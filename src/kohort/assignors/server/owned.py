@@ -20,9 +20,9 @@ def owned_partitions(targets: Iterable[Target]) -> Mapping[UUID, Sequence[tuple[
 
 
 def without_overlaps(targets: Mapping[Id, Target]) -> Mapping[Id, Target]:
-    """Targets of members of which no two have the same partition: the first one keeps it.
+    """The targets with each partition only in the first target that has it.
 
-    A target without such partitions is the same object as before.
+    An unchanged target is the same object as before.
     """
     shared = {
         topic_id: set[int]()
@@ -35,7 +35,7 @@ def without_overlaps(targets: Mapping[Id, Target]) -> Mapping[Id, Target]:
 
 
 def _without_taken(target: Target, taken_numbers: Mapping[UUID, set[int]]) -> Target:
-    """The target without partitions that are taken; takes the others of these topics."""
+    """The target without partitions in `taken_numbers`; adds its partitions of these topics."""
     remaining = dict(target)
     for topic_id in target.keys() & taken_numbers.keys():
         before = taken_numbers[topic_id]

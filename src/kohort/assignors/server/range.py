@@ -43,7 +43,7 @@ def _sorted(members: Mapping[MemberId, MemberSpec]) -> list[MemberId]:
 
 
 def _alike(members: int, subscription: Subscription, topics: Topics) -> Iterator[Target]:
-    """The target of each of so many members with this subscription."""
+    """The target of each of `members` members with this subscription."""
     capacity = roomy_capacity(len(subscription.topic_ids))
     order = by_bucket(subscription.topic_ids, uuid_hash, capacity)
     by_size = defaultdict[int, dict[UUID, None]](dict)
@@ -60,7 +60,7 @@ def _alike(members: int, subscription: Subscription, topics: Topics) -> Iterator
             yield dict.fromkeys(target, divided[0][1][position])
             continue
         for alike, ranges in divided:
-            # Dictionaries made of others do not hash the topic ids again, which would be slow.
+            # A dictionary made from another one does not hash the topic ids again, which is slow.
             target.update(dict.fromkeys(alike, ranges[position]))
         yield target.copy()
 
@@ -68,7 +68,7 @@ def _alike(members: int, subscription: Subscription, topics: Topics) -> Iterator
 def _different(
     subscriptions: Mapping[MemberId, Subscription], topics: Topics
 ) -> dict[MemberId, Target]:
-    """The target of each member; they come in the order in which they get partitions."""
+    """The target of each member, in the order of assignment."""
     numbered = NumberedTopics(topics)
     subscribed = numbered.subscriptions(subscriptions.values())
     subscribers = [0] * len(topics)
@@ -87,7 +87,7 @@ def _different(
 
 
 def _ranges(partitions: int, members: int) -> list[tuple[int, ...]]:
-    """The ranges of the first of so many members, in turn; the others get none."""
+    """Ranges of the members in turn; members without partitions are left out."""
     if not members:
         return []
     share, extra = divmod(partitions, members)

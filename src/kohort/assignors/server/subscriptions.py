@@ -1,4 +1,4 @@
-"""Topics of a subscription in the order of Kafka, which decides on assignments."""
+"""Topics of a subscription in Kafka's order, on which assignments depend."""
 
 from collections.abc import Collection, Mapping
 from uuid import UUID
@@ -12,8 +12,8 @@ def subscription(
 ) -> Subscription:
     """A member's subscription.
 
-    `names` are the subscribed ones, and `resolved` the topics of the member's regular expression,
-    both as in their records. `topic_ids` has the topics that exist.
+    `names` are the subscribed names, and `resolved` the topics of the member's regular expression,
+    both as in their records. `topic_ids` has the existing topics.
     """
     large, small = string_set_order(names), string_set_order(resolved)
     if len(large) <= len(small):
