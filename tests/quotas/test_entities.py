@@ -1,4 +1,4 @@
-"""Validation of quotas: the errors of Apache Kafka 4.3, by its texts."""
+"""Validation of quotas: the errors of Apache Kafka 4.4, by its texts."""
 
 import math
 
@@ -39,10 +39,11 @@ def test_quotas_are_set_changed_and_removed():
         ([("user", "a")], "connection_creation_rate", 1.0, "Invalid configuration key"),
         ([("user", "a")], "producer_byte_rate", 0.0, "must be greater than 0"),
         ([("user", "a")], "producer_byte_rate", -1.0, "must be greater than 0"),
-        ([("user", "a")], "request_percentage", math.nan, "must be greater than 0"),
+        ([("user", "a")], "request_percentage", math.nan, "must be a finite number"),
+        ([("user", "a")], "request_percentage", math.inf, "must be a finite number"),
         ([("user", "a")], "producer_byte_rate", 1.5, "cannot be a fractional value"),
         ([("user", "a")], "consumer_byte_rate", 1e19, "is too large for a LONG"),
-        ([("user", "a")], "consumer_byte_rate", math.inf, "is too large for a LONG"),
+        ([("user", "a")], "consumer_byte_rate", -math.inf, "must be a finite number"),
         ([("ip", None)], "connection_creation_rate", 5e9, "is too large for an INT"),
     ],
 )

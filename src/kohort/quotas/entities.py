@@ -91,8 +91,9 @@ def _validate_ip(name: str | None) -> None:
 
 
 def _validate_value(key: str, value: float, largest: float) -> None:
-    # Kafka takes NaN, which no rate exceeds.
-    if math.isnan(value) or value <= 0:
+    if not math.isfinite(value):
+        raise _invalid(f"Quota {key} must be a finite number")
+    if value <= 0:
         raise _invalid(f"Quota {key} must be greater than 0")
     if value > largest:
         raise _invalid(f"Proposed value for {key} is too large for {_TYPES[int(largest)]}.")
