@@ -1,4 +1,4 @@
-"""The records of consumer groups, byte for byte as Apache Kafka 4.3 writes them."""
+"""The records of consumer groups, byte for byte as Apache Kafka 4.4 writes them."""
 
 from uuid import UUID
 

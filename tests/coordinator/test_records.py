@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, byte for byte as Apache Kafka 4.3 writes them.
+"""The records of `__consumer_offsets`, byte for byte as Apache Kafka 4.4 writes them.
 
 `WRITTEN_BY_KAFKA` was read from the log of a running broker; `BY_VERSION` was written by Kafka's
 own serializers, one line for each version that its schema has.

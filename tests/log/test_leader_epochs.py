@@ -51,7 +51,7 @@ def test_one_leader_for_good():
 
 
 class KafkaEpochs:
-    """LeaderEpochFileCache as it is in Apache Kafka 4.3."""
+    """LeaderEpochFileCache as it is in Apache Kafka 4.4."""
 
     def __init__(self):
         self.entries = []

@@ -1,4 +1,4 @@
-"""What is answered to idempotent producers. The answers were seen on a running Kafka 4.3."""
+"""What is answered to idempotent producers. The answers were seen on a running Kafka 4.4."""
 
 import pytest
 from hypothesis import given, settings

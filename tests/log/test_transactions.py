@@ -1,5 +1,5 @@
 """Transactions in the log of a partition: batches, markers, the last stable offset, the index of
-aborted transactions. The responses were seen on a running Kafka 4.3.
+aborted transactions. The responses were seen on a running Kafka 4.4.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a produced payload is answered. The codes were seen on a running Kafka 4.3 with the same
+"""What a produced payload is answered. The codes were seen on a running Kafka 4.4 with the same
 bytes.
 """
 
@@ -228,7 +228,7 @@ class TestCompactedTopics:
     @pytest.mark.parametrize("deltas", [(0, 2, 1), (0, 5, 9), (0, 1, 1_000), (0, -1, 2), (0, 0, 0)])
     @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
     def test_wrong_deltas_as_kafka_sees_them(self, deltas, codec):
-        """Each outcome was observed on Kafka 4.3."""
+        """Each outcome was observed on Kafka 4.4."""
         content = b"".join(
             encode(record, delta, NOW) for record, delta in zip(THREE, deltas, strict=True)
         )

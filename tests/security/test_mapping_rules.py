@@ -1,4 +1,4 @@
-"""`ssl.principal.mapping.rules`, as `SslPrincipalMapper` of Apache Kafka 4.3 applies them."""
+"""`ssl.principal.mapping.rules`, as `SslPrincipalMapper` of Apache Kafka 4.4 applies them."""
 
 import re
 from pathlib import Path

@@ -61,7 +61,7 @@ class TestAsSparkWritesThem:
         assert topic_ids({"a": {"0": 60}}) == topic_ids(None) == {}
 
     def test_an_id_is_shown_as_kafkas_tools_do(self):
-        """`Uuid.toString()` of Apache Kafka 4.3."""
+        """`Uuid.toString()` of Apache Kafka 4.4."""
         shown = topic_id(UUID("d225db67-6bda-4ace-aa5f-22cc057d25ef"))
         assert shown == "0iXbZ2vaSs6qXyLMBX0l7w"
         assert topic_id(None) is None

@@ -1,4 +1,4 @@
-"""What each request gets in each state of a transactional id, by Kafka 4.3's tables."""
+"""What each request gets in each state of a transactional id, by Kafka 4.4's tables."""
 
 import pytest
 

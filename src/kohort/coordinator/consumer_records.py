@@ -12,7 +12,7 @@
 
 All values have version 0 and are flexible.
 
-Source: ConsumerGroup….json of Kafka's group-coordinator, and what Kafka 4.3 writes.
+Source: ConsumerGroup….json of Kafka's group-coordinator, and what Kafka 4.4 writes.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -180,7 +180,7 @@ _CURRENT_ASSIGNMENT: Final = Struct(">hiib")
 
 
 def encode(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as Kafka 4.3 writes them; the value is None for a tombstone."""
+    """(key, value) as Kafka 4.4 writes them; the value is None for a tombstone."""
     type_, write = _WRITERS[type(record)]
     key = pack_int16(type_) + b"".join(map(pack_string, record.key))
     return key, None if record.value is None else write(record.value)

@@ -8,7 +8,7 @@ tombstone. These are the types of committed offsets and of the classic protocol:
 | 0, 1 | `OffsetCommitKey` (0: written by Kafka 0.8, read only) | `OffsetCommitValue` v0-v4 |
 | 2 | `GroupMetadataKey` | `GroupMetadataValue` v0-v4 |
 
-Every version is read. As in Kafka 4.3, GroupMetadataValue v3 and OffsetCommitValue v4 are written.
+Every version is read. As in Kafka 4.4, GroupMetadataValue v3 and OffsetCommitValue v4 are written.
 A commit with an expiry of its own is written as v1, the only version that can hold one.
 
 `consumer_records` has the types of consumer groups (KIP-848). The other key types belong to
@@ -176,7 +176,7 @@ _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
 
 
 def encode(record: Row) -> tuple[bytes, bytes | None]:
-    """(key, value) as Kafka 4.3 writes them; the value is None for a tombstone."""
+    """(key, value) as Kafka 4.4 writes them; the value is None for a tombstone."""
     if isinstance(record, OffsetCommitRecord):
         (group, topic, partition), value = record
         key = offset_key_start(group, topic) + pack_int32(partition)

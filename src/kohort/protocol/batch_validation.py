@@ -15,9 +15,9 @@ All fields of the header and the CRC are always checked. Of the records:
 
 - Their offset deltas are checked in a compressed batch (0.3 µs a record), which is refused if they
   are not 0, 1, 2, …. Under another codec Kohort renumbers the records. A batch that was and stays
-  uncompressed is stored with the deltas that it has. All three were observed on Kafka 4.3.
+  uncompressed is stored with the deltas that it has. All three were observed on Kafka 4.4.
 
-Three error codes are unexpected, and were observed on Kafka 4.3. Records that do not decompress are
+Three error codes are unexpected, and were observed on Kafka 4.4. Records that do not decompress are
 UNKNOWN_SERVER_ERROR. A cut batch is INVALID_RECORD, as no whole batch is there. A cut second batch
 is dropped without an error.
 """

@@ -15,7 +15,7 @@ and tags:
 | tag 1: next producer id | int64, only while the id changes |
 | tag 2: client's transaction version | int16, 2 for TV2 (KIP-890), absent for 0 |
 
-Both versions are read. As in Kafka 4.3 with `transaction.version` 2, v1 is written.
+Both versions are read. As in Kafka 4.4 with `transaction.version` 2, v1 is written.
 
 Source: TransactionLogKey/Value.json of Kafka's transaction-coordinator.
 """
@@ -95,7 +95,7 @@ _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
 
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as Kafka 4.3 writes them; the value is None for a tombstone."""
+    """(key, value) as Kafka 4.4 writes them; the value is None for a tombstone."""
     key = b"\x00\x00" + pack_string(record.transactional_id)
     return key, None if record.value is None else encode_value(record.value)
 

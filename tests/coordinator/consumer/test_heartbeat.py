@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: each case is what Apache Kafka 4.3 answered and wrote."""
+"""ConsumerGroupHeartbeat: each case is what Apache Kafka 4.4 answered and wrote."""
 
 from dataclasses import replace
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Offsets and administration of a consumer group; the errors are those of Apache Kafka 4.3."""
+"""Offsets and administration of a consumer group; the errors are those of Apache Kafka 4.4."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression, resolved in the background as Apache Kafka 4.3 does."""
+"""Subscriptions by regular expression, resolved in the background as Apache Kafka 4.4 does."""
 
 from uuid import UUID
 

@@ -31,7 +31,7 @@ def refusal(configs: dict[str, Any]) -> str:
     return caught.value.message
 
 
-# What Kafka 4.3 answers to CreateTopics with these.
+# What Kafka 4.4 answers to CreateTopics with these.
 REFUSALS = {
     ("foo", "1"): "Unknown topic config name: foo",
     (" retention.ms", "1"): "Unknown topic config name:  retention.ms",

@@ -1,4 +1,4 @@
-"""CreateTopics v2-7. Codes and texts are those of Kafka 4.3."""
+"""CreateTopics v2-7. Codes and texts are those of Kafka 4.4."""
 
 from typing import Any
 

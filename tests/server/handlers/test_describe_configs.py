@@ -249,7 +249,7 @@ async def test_a_resource_is_not_described_again_and_again(bench: HandlerBench) 
 
 
 async def test_min_insync_replicas_is_set_on_the_cluster(bench: HandlerBench, topic: str) -> None:
-    """As Apache Kafka 4.3 describes it on a new cluster, where ELR is on (KIP-966)."""
+    """As Apache Kafka 4.4 describes it on a new cluster, where ELR is on (KIP-966)."""
     name = "min.insync.replicas"
     for kind, resource, sources in ((TOPIC, topic, [3, 5]), (BROKER, "", [3])):
         result = await describe(bench, kind, resource, [name], include_synonyms=True)

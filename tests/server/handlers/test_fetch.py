@@ -1,4 +1,4 @@
-"""Fetch v4-18: limits, errors, waiting, sessions. What Kafka 4.3 answers, but for whole batches
+"""Fetch v4-18: limits, errors, waiting, sessions. What Kafka 4.4 answers, but for whole batches
 where it cuts them.
 """
 

@@ -1,4 +1,4 @@
-"""Produce v3-13. What is refused, and how, was seen on Kafka 4.3."""
+"""Produce v3-13. What is refused, and how, was seen on Kafka 4.4."""
 
 import asyncio
 from pathlib import Path

@@ -60,7 +60,7 @@ async def test_describe_groups_is_answered_in_every_version(
         assert (none.group_state, none.error_code) == ("Dead", 69 if version >= 6 else 0)
         if version >= 6:
             assert (there.error_message, none.error_message) == (None, "Group none not found.")
-        # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what Kafka 4.3 answers
+        # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what Kafka 4.4 answers
         if version >= 3:
             assert there.authorized_operations == (3400 if with_operations else -(2**31))
             assert none.authorized_operations == (
@@ -169,7 +169,7 @@ async def test_offset_delete_answers_each_partition() -> None:
             TopicPartition("orders", index) for index in (0, 0, 1)
         )
         assert answer.error_code == 0
-        assert codes(answer.topics) == [  # as Kafka 4.3
+        assert codes(answer.topics) == [  # as Kafka 4.4
             ("orders", [(9, 3), (0, 0), (0, 0), (1, 0)]),
             ("nope", [(0, 3)]),
             ("also not", []),

@@ -78,7 +78,7 @@ async def test_offset_commit_refuses_what_does_not_exist(version: int) -> None:
         )
         unknown = 100 if version >= 10 else 3
         names = (OTHER_ID, TOPIC_ID, None) if version >= 10 else ("nope", "orders", "also not")
-        assert codes(answer.topics) == [  # refused ones first, an entry per topic: as Kafka 4.3
+        assert codes(answer.topics) == [  # refused ones first, an entry per topic: as Kafka 4.4
             (names[0], [(0, unknown), (1, unknown)]),
             (names[1], [(7, 3), (-1, 3), (0, 0), (2, 0), (1, 0)]),
             (names[2], [(0, unknown)]),

@@ -25,5 +25,5 @@ member, or that it has yet to revoke, is owned: no other member gets it.
 | `regular_expressions` | subscriptions by regular expression |
 | `describing` | ConsumerGroupDescribe |
 
-Source: GroupMetadataManager, ConsumerGroup and CurrentAssignmentBuilder of Kafka 4.3.
+Source: GroupMetadataManager, ConsumerGroup and CurrentAssignmentBuilder of Kafka 4.4.
 """

@@ -2,7 +2,7 @@
 
 v3 lets a producer that lost its sequence say who it was (KIP-360); without transactions it gets a
 new id all the same. v4 knows PRODUCER_FENCED (KIP-588), where older versions have
-INVALID_PRODUCER_EPOCH; v5 is the same. v6 is for two-phase commits (KIP-939), which Kafka 4.3 does
+INVALID_PRODUCER_EPOCH; v5 is the same. v6 is for two-phase commits (KIP-939), which Kafka 4.4 does
 not serve either.
 
 Ids are reserved in blocks, durably, so that none is given twice.
