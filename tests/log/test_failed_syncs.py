@@ -45,8 +45,8 @@ def errors(monkeypatch):
     return Errors(monkeypatch)
 
 
-def first_segment(data):
-    return str(data / "orders-0" / f"{0:020}.log")
+def segment(data, base_offset):
+    return str(data / "orders-0" / f"{base_offset:020}.log")
 
 
 async def test_a_failed_sync_of_a_full_segment_refuses_what_was_appended_to_it(data, errors):
@@ -54,7 +54,7 @@ async def test_a_failed_sync_of_a_full_segment_refuses_what_was_appended_to_it(d
     log = directory.open(ORDERS, SMALL)
     fill(log, 1)
     await log.durable()
-    errors.files.add(first_segment(data))
+    errors.files.add(segment(data, 0))
     fill(log, 20, first=1)
     assert len(log.segments) > 2
     with pytest.raises(OSError):
@@ -96,8 +96,8 @@ def unsynced(path, *, clean):
     return disk
 
 
-def records_after_a_power_loss(disk, left):
-    disk.remains(len(disk.operations), 0, left)
+def records_after_a_power_loss(disk, left, loss=0):
+    disk.remains(len(disk.operations), loss, left)
     directory = LocalDirectory(left)
     records = records_of(directory.open(ORDERS, SMALL))
     directory.close()
@@ -107,7 +107,7 @@ def records_after_a_power_loss(disk, left):
 async def test_records_whose_sync_fails_at_the_start_are_served_when_written_again(
     killed, errors, tmp_path
 ):
-    errors.files.add(first_segment(killed))
+    errors.files.add(segment(killed, 0))
     disk = unsynced(killed, clean=False)
     with disk.recording():
         directory = LocalDirectory(killed, durability="fsync")
@@ -128,6 +128,134 @@ def test_records_whose_sync_failed_before_the_start_are_written_again(killed, tm
     directory.close()
 
 
+async def test_a_log_that_was_closed_while_the_disk_failed_survives_a_power_loss(
+    data, errors, tmp_path
+):
+    disk = VolatileDisk(data)
+    with disk.recording():
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        fill(log, 4)
+        await log.durable()
+        errors.files.add(segment(data, 5))
+        fill(log, 2, first=4)  # one of them fits into the first segment, whose sync succeeds
+        with pytest.raises(OSError):
+            await log.durable()
+        with pytest.raises(OSError):
+            directory.close()
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        assert log.end_offset == 4
+        fill(log, 1, size=700, first=4)  # begins a segment
+        await log.durable()
+    assert len(records_after_a_power_loss(disk, tmp_path / "left")) == 5
+    directory.close()
+
+
+async def test_a_log_that_ended_while_the_disk_failed_survives_a_power_loss(data, errors, tmp_path):
+    disk = VolatileDisk(data)
+    with disk.recording():
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        fill(log, 4)
+        await log.durable()
+        directory.close()
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        assert log.recovery_point == 4  # nothing of it has to be synced
+        errors.files.add(segment(data, 5))
+        fill(log, 2, first=4)
+        with pytest.raises(OSError):
+            await log.durable()
+        log.fail("the test says so")
+        await directory.reopen()
+        log = directory.open(ORDERS, SMALL)
+        fill(log, 1, size=700, first=4)
+        await log.durable()
+    assert len(records_after_a_power_loss(disk, tmp_path / "left")) == 5
+    directory.close()
+
+
+class FullDisk:
+    """While `is_full`, the disk takes a part of an append; `cuts_fail`: which cannot be cut off."""
+
+    def __init__(self, monkeypatch):
+        self.is_full = self.cuts_fail = False
+        self._write, self._cut = os.pwrite, os.ftruncate
+        monkeypatch.setattr(os, "pwritev", self._pwritev)
+        monkeypatch.setattr(os, "pwrite", self._pwrite)
+        monkeypatch.setattr(os, "ftruncate", self._ftruncate)
+
+    def _pwritev(self, descriptor, parts, position):
+        data = b"".join(parts)
+        return self._write(descriptor, data[:90] if self.is_full else data, position)
+
+    def _pwrite(self, *arguments):
+        return self._refuse() if self.is_full else self._write(*arguments)
+
+    def _ftruncate(self, *arguments):
+        return self._refuse() if self.is_full and self.cuts_fail else self._cut(*arguments)
+
+    def _refuse(self):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return FullDisk(monkeypatch)
+
+
+async def fill_with_a_torn_append(log, disk):
+    """Four records in a segment, of a fifth a part, and one in the next segment."""
+    fill(log, 4)
+    await log.durable()
+    disk.is_full = True
+    with pytest.raises(OSError):
+        fill(log, 1, first=4)
+    await log.durable()
+    disk.is_full = False
+    fill(log, 1, size=700, first=4)
+    await log.durable()
+
+
+async def test_a_torn_append_is_cut_off_before_the_next_segment_begins(data, disk):
+    disk.cuts_fail = True
+    directory = LocalDirectory(data, durability="fsync")
+    await fill_with_a_torn_append(directory.open(ORDERS, SMALL), disk)
+    directory.close()
+    directory = LocalDirectory(data, durability="fsync")
+    assert len(records_of(directory.open(ORDERS, SMALL))) == 5
+    directory.close()
+
+
+async def test_no_segment_begins_while_a_torn_append_cannot_be_cut_off(data, disk):
+    directory = LocalDirectory(data, durability="fsync")
+    log = directory.open(ORDERS, SMALL)
+    fill(log, 4)
+    disk.is_full = disk.cuts_fail = True
+    for size in (100, 700):
+        with pytest.raises(OSError):
+            fill(log, 1, size=size)
+    assert len(log.segments) == len(directory.problems) == 1
+    disk.is_full = False
+    fill(log, 1, size=700)
+    assert (len(log.segments), len(directory.problems)) == (2, 0)
+    directory.close()
+
+
+@pytest.mark.parametrize("cuts_fail", [False, True])
+async def test_no_power_loss_brings_back_a_torn_append(data, disk, tmp_path, cuts_fail):
+    disk.cuts_fail = cuts_fail
+    recorder = VolatileDisk(data)
+    with recorder.recording():
+        directory = LocalDirectory(data, durability="fsync")
+        await fill_with_a_torn_append(directory.open(ORDERS, SMALL), disk)
+    for loss in range(10):
+        left = tmp_path / f"left-{loss}"
+        assert len(records_after_a_power_loss(recorder, left, loss)) == 5
+    directory.close()
+
+
 class Attack:
     """Producers of one log on a disk whose operations fail at random, a while at a time."""
 
@@ -139,13 +267,22 @@ class Attack:
         self.path = path
         self.values = 0
         monkeypatch.setattr(os, "fsync", lambda _: None)  # the disk is simulated
+        self._write = os.pwritev
+        monkeypatch.setattr(os, "pwritev", self.write)
         monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.003)
         monkeypatch.setattr(durability, "MAX_RETRY_BACKOFF_S", 0.01)
 
     def before(self, operation):
         if self.chance.random() < self.likely.get(operation, 0):
-            number = errno.ENOSPC if operation == "pwritev" else errno.EIO
+            number = errno.ENOSPC if operation.startswith("pwrite") else errno.EIO
             raise OSError(number, os.strerror(number))
+
+    def write(self, descriptor, parts, position):
+        """A part of it, at times."""
+        if self.chance.random() < self.likely.get("part", 0):
+            whole = b"".join(parts)
+            parts = [whole[: self.chance.randrange(1, len(whole))]]
+        return self._write(descriptor, parts, position)
 
     async def run(self):
         """Append until enough was done, with kills in between; promises go to the disk."""
@@ -191,6 +328,7 @@ class Attack:
                     {"fsync": 1.0},
                     {"pwritev": 0.5},
                     {"ftruncate": 0.7, "fsync": 0.3},
+                    {"part": 0.5, "pwrite": 0.7, "ftruncate": 0.3},
                     {"replace": 0.5, "rename": 0.5, "write": 0.3, "fsync": 0.1},
                 ]
             )
@@ -219,10 +357,7 @@ async def test_no_power_loss_takes_a_record_that_was_acknowledged_among_failing_
 
 
 def ensure_kept(path, promised):
-    """Start after the power loss; each promised record is at its offset.
-
-    A log that is refused has lost nothing: its files are as they were.
-    """
+    """Start after the power loss; each promised record is at its offset."""
     if not (path / ".lock").exists():
         assert not promised
         return
@@ -230,9 +365,7 @@ def ensure_kept(path, promised):
     (path / ".clean-shutdown").unlink(missing_ok=True)
     directory = LocalDirectory(path)
     log = directory.open(ORDERS, SMALL)
-    if isinstance(log, OfflineLog):
-        directory.close()
-        return
+    assert not isinstance(log, OfflineLog), directory.problems.texts(9)
     found = {record.offset: record.value.rstrip(b"\0") for record in records_of(log)}
     lost = {offset for offset, value in promised.items() if found.get(offset) != value}
     assert not lost, (sorted(lost), log, directory.problems.texts(9))

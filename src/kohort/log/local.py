@@ -524,7 +524,10 @@ def _sync_found(path: str, segments: Sequence[Segment], *, again: bool = False) 
     `again`: a sync has failed, so the files are rewritten first.
     The names of files that are made later are not part of it: the log that appends syncs them.
     """
-    unsynced = [segment for segment in segments if segment.unsynced]
+    # What could not be synced was cut off the last one, and that may be in memory only, too.
+    unsynced = [
+        segment for segment in segments if segment.unsynced or (again and segment is segments[-1])
+    ]
     files = [file for segment in unsynced if (file := segment.log.file()) is not None]
     if files:
         for file in files if again else ():

@@ -152,9 +152,9 @@ class PartitionLog(SyncedLog):
     ) -> None:
         segments = self._segments
         segment = segments.active
-        if segment.log.size and segments.is_full(size, last_offset, timestamp, now):
-            segment = self._roll()
         try:
+            if segment.log.size and segments.is_full(size, last_offset, timestamp, now):
+                segment = self._roll()
             segment.append(parts, size, last_offset, timestamp, now)
         except OSError as error:
             self._problems.append_refused(self.topic_partition, error, size)

@@ -235,7 +235,7 @@ def _distrust(segments: list[Segment], recovery_point: int) -> None:
     once its first copy is durable.
     """
     for segment in segments:
-        segment.unsynced = segment.size > 0 and segment.end_offset > recovery_point
+        segment.unsynced |= segment.size > 0 and segment.end_offset > recovery_point
 
 
 def _found(

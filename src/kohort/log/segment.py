@@ -48,7 +48,7 @@ class Segment(RecoverableSegment):
         self.aborted.cut(end_offset)
         self._remembered = None
         self._since_entry = 0
-        self.log.truncate(position)
+        self.truncate(position)
         self.recover(everything=False, gaps=True)
 
     # Reading

@@ -36,7 +36,7 @@ class SegmentStorage:
         self.created = self.modified = 0
         """Append times of its first and last batch (ms), as far as they are known."""
         self.unsynced = False
-        """Appended to since it was last made durable."""
+        """Appended to or cut since it was last made durable."""
         self._index = index
         self._aborted: AbortedIndex | None = None
         """None: not needed yet."""
@@ -76,8 +76,8 @@ class SegmentStorage:
         Raises OSError, and the segment is as before.
         """
         position = self.log.size
+        self.unsynced = True  # a part of what fails is cut off again
         self.log.append(parts)
-        self.unsynced = True
         self.modified = now
         if not position:
             self.created = now
@@ -102,14 +102,20 @@ class SegmentStorage:
         self._since_entry += size
 
     def seal(self) -> None:
-        """Complete the index of a segment that is not appended to any more."""
+        """Complete the index of a segment that is not appended to any more.
+
+        Raises OSError if a part of a failed append cannot be cut off.
+        """
+        self.truncate(self.log.size)
         if self._max_timestamp >= 0:
             self._index.add_time(self._max_timestamp, self.max_timestamp_offset - self.base_offset)
         self._index.write()
 
     def truncate(self, position: int) -> None:
         """Cut off what lies beyond the end that `recover` found. Raises OSError."""
-        self.log.truncate(position)
+        if self.log.truncate(position):
+            # A power loss could bring it back, behind which the next segment does not fit.
+            self.unsynced = True
 
     def close(self) -> None:
         """Close the files, after writing the index as far as possible."""

@@ -73,8 +73,11 @@ class Store(Readable, Protocol):
         """Create the store, though no byte was appended yet. Raises OSError."""
         ...
 
-    def truncate(self, size: int) -> None:
-        """Forget what lies beyond `size`. Raises OSError."""
+    def truncate(self, size: int) -> bool:
+        """Forget what lies beyond `size`, that of failed appends too. Raises OSError.
+
+        Returns whether there was anything.
+        """
         ...
 
     def file(self) -> str | None:
@@ -282,10 +285,12 @@ class FileStore:
         if self._fd < 0:
             self._open()
 
-    def truncate(self, size: int) -> None:
-        if size < self.size:
-            os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
-            self.size = size
+    def truncate(self, size: int) -> bool:
+        if size >= self.size and not self._torn:
+            return False
+        os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
+        self.size, self._torn = size, False
+        return True
 
     def file(self) -> str | None:
         return self.path if self.size else None
@@ -348,9 +353,11 @@ class MemoryStore:
     def create(self) -> None:
         pass
 
-    def truncate(self, size: int) -> None:
+    def truncate(self, size: int) -> bool:
+        is_cut = size < self.size
         del self._data[size:]
         self.size = len(self._data)
+        return is_cut
 
     def file(self) -> str | None:
         return None

@@ -201,10 +201,10 @@ class PagedStore:
     def create(self) -> None:
         pass
 
-    def truncate(self, size: int) -> None:
-        """Forget rows that are not durable."""
+    def truncate(self, size: int) -> bool:
+        """Forget rows that are not durable; returns whether there were any."""
         if size >= self.size:
-            return
+            return False
         assert size >= self.durable, "rows in the database are removed by operations"
         while self._positions and self._positions[-1] >= size:
             number = len(self._positions) - 1
@@ -218,6 +218,7 @@ class PagedStore:
             page.end = size
         self._restored = min(self._restored, len(self._positions))
         self.size = size
+        return True
 
     # Reading
 
