@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import threading
 
 import pytest
 
@@ -254,6 +255,59 @@ async def test_no_power_loss_brings_back_a_torn_append(data, disk, tmp_path, cut
         left = tmp_path / f"left-{loss}"
         assert len(records_after_a_power_loss(recorder, left, loss)) == 5
     directory.close()
+
+
+class HeldSyncs:
+    """Every fsync takes until `go_on`."""
+
+    def __init__(self, monkeypatch):
+        self.have_begun, self._go_on = threading.Event(), threading.Event()
+        self.go_on = self._go_on.set
+        self._really = os.fsync
+        monkeypatch.setattr(os, "fsync", self._fsync)
+
+    def _fsync(self, descriptor):
+        self.have_begun.set()
+        assert self._go_on.wait(10)
+        self._really(descriptor)
+
+
+async def append_and_leave_its_sync(log, syncs):
+    """As for a producer with acks=0."""
+    fill(log, 1)
+    await until(syncs.have_begun.is_set)
+
+
+@pytest.fixture
+def failing(data, errors):
+    """A directory and its log, whose next sync fails."""
+    directory = LocalDirectory(data, durability="fsync")
+    log = directory.open(ORDERS, SMALL)
+    errors.files.add(segment(data, 0))
+    return directory, log
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.05])
+async def test_a_close_during_a_sync_that_fails_is_not_clean(data, failing, monkeypatch, delay_s):
+    directory, log = failing
+    syncs = HeldSyncs(monkeypatch)
+    await append_and_leave_its_sync(log, syncs)
+    threading.Timer(delay_s, syncs.go_on).start()
+    with pytest.raises(OSError):
+        directory.close()
+    assert not (data / ".clean-shutdown").exists()
+
+
+def test_a_close_after_the_loop_ended_during_a_sync_that_fails_is_not_clean(
+    data, failing, monkeypatch
+):
+    directory, log = failing
+    syncs = HeldSyncs(monkeypatch)
+    asyncio.run(append_and_leave_its_sync(log, syncs))
+    syncs.go_on()
+    with pytest.raises(OSError):
+        directory.close()
+    assert not (data / ".clean-shutdown").exists()
 
 
 class Attack:

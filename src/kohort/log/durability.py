@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Protocol
 
 from kohort.errors import fresh
@@ -152,12 +152,17 @@ class Commit(Protocol):
         """Wait, after `close`, for the syncs under way; False if the last one failed."""
         ...
 
+    def running_sync(self) -> Future[None] | None:
+        """The fsync whose result the log was not told yet; None if there is none."""
+        ...
+
 
 class GroupCommit:
     """The fsyncs of one log. Lives on the loop thread."""
 
     __slots__ = (
-        "_executor", "_failures", "_is_closed", "_log", "_next", "_retrying", "_running", "failure",
+        "_executor", "_failures", "_is_closed", "_log", "_next", "_retrying", "_running", "_sync",
+        "failure",
     )  # fmt: skip
 
     def __init__(self, log: Syncable, executor: Executor) -> None:
@@ -166,6 +171,7 @@ class GroupCommit:
         self._running: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         self._retrying: asyncio.Task[None] | None = None
+        self._sync: Future[None] | None = None
         self._failures = 0
         self._is_closed = False
         self.failure: OSError | None = None
@@ -211,6 +217,10 @@ class GroupCommit:
             await asyncio.wait(under_way)
         return self.failure is None
 
+    def running_sync(self) -> Future[None] | None:
+        """The fsync whose result the log was not told yet; None if there is none."""
+        return self._sync
+
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._next = loop.create_task(self._round(self._running))
         self._next.add_done_callback(_look_at)  # nobody may be left to wait for it
@@ -223,11 +233,14 @@ class GroupCommit:
         if self.failure is not None:
             raise _refused(self.failure)
         try:
-            sync = self._log.begin_sync()
-            await asyncio.get_running_loop().run_in_executor(self._executor, sync)
+            self._sync = self._executor.submit(self._log.begin_sync())
+            # It goes on if the loop ends and cancels this task.
+            await asyncio.shield(asyncio.wrap_future(self._sync))
         except OSError as error:
+            self._sync = None
             self._fail(error)
             raise _refused(error) from error
+        self._sync = None
         self._log.synced()
 
     def _fail(self, error: OSError) -> None:

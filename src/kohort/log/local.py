@@ -450,7 +450,8 @@ class LocalDirectory:
     def close(self) -> None:
         """Sync all data, close every log and release the directory. Idempotent.
 
-        Raises OSError if data did not reach the disk; the next start then checks all of it.
+        Raises OSError if data did not reach the disk; the next start then checks all of it. Waits
+        for the syncs under way, also those that no append waits for.
         """
         if self._closed:
             return
@@ -458,6 +459,8 @@ class LocalDirectory:
         syncing: list[Future[None]] = []
         own_names: set[str] = set()  # of this directory: synced once, not for each log
         for log in self._logs.values():
+            if (running := log.running_sync()) is not None:
+                syncing.append(running)
             paths = set(log.unsynced())
             own_names |= paths & {str(self._path)}
             if paths := paths - own_names:

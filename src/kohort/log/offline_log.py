@@ -89,6 +89,9 @@ class _OfflineSync(_OfflineState):
     def unsynced(self) -> list[str]:
         return []
 
+    def running_sync(self) -> None:
+        pass
+
     def prepare_clean_shutdown(self) -> Callable[[], None]:
         return _nothing
 

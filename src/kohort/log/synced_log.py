@@ -8,6 +8,7 @@ fail.
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 
 from kohort.errors import ErrorCode
 from kohort.log.backing import Backing, Checkpoint
@@ -82,10 +83,12 @@ class SyncedLog(ReadableLog):
     def prepare_clean_shutdown(self) -> Callable[[], None]:
         """Set the recovery point to the end of the log, which the caller has synced.
 
-        Returns a function that stores it, for another thread. Raises OSError, as that does.
+        Returns a function that stores it, for another thread. Raises OSError, as that does, and if
+        nothing could be synced.
         """
         if self._closed is not None:
             return _nothing
+        self._check_disk()
         self._backing.all_synced(self.high_watermark)
         self._save()
         return self._backing.pending_save()
@@ -99,6 +102,10 @@ class SyncedLog(ReadableLog):
             await self._commit.wait()
         elif self.can_reopen:
             raise self._refusal()
+
+    def running_sync(self) -> Future[None] | None:
+        """The fsync whose result is not known yet; None if there is none."""
+        return None if self._commit is None else self._commit.running_sync()
 
     def unsynced(self) -> list[str]:
         if not self.end_offset:

@@ -248,3 +248,6 @@ class LaneCommit:
     async def ended(self) -> bool:
         """No-op: the rows that are yet to be written are those of the directory."""
         return True
+
+    def running_sync(self) -> None:
+        """None: PostgreSQL syncs what a statement writes."""
