@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.security.acl_hosts import parse_network
 from kohort.security.acls import (
     AclBinding,
     AclBindingFilter,
@@ -33,7 +34,7 @@ bindings = st.builds(
     st.sampled_from(NAMES),
     st.sampled_from((LITERAL, PREFIXED)),
     st.sampled_from(("User:alice", "User:bob", "User:*")),
-    st.sampled_from((HOST, "10.0.0.2", "*")),
+    st.sampled_from((HOST, "10.0.0.2", "10.0.0.0/24", "10.0.0.2/32", "*")),
     st.sampled_from([each for each in AclOperation if each > AclOperation.ANY]),
     st.sampled_from((ALLOW, DENY)),
 )
@@ -74,7 +75,7 @@ def authorizer(*entries: AclBinding, super_users: Sequence[str] = ()) -> Authori
 
 
 def applies(each: AclBinding, principal: str, host: str) -> bool:
-    return each.principal in (principal, "User:*") and each.host in (host, "*")
+    return each.principal in (principal, "User:*") and each.host in (host, "10.0.0.0/24", "*")
 
 
 def is_about(each: AclBinding, kind: ResourceType, name: str) -> bool:
@@ -196,8 +197,53 @@ def test_a_prefix_of_a_star_is_just_the_character() -> None:
     assert not asked.allows(READ, TOPIC, "orders")
 
 
-def test_a_network_as_host_never_matches() -> None:
-    assert not authorizer(binding(host="10.0.0.0/8")).of(ALICE, HOST).allows(READ, TOPIC, "orders")
+def test_a_network_as_host_means_each_address_in_it() -> None:
+    """HOST is 10.0.0.1."""
+    for host in ("10.0.0.0/8", "10.9.9.9/8", "10.0.0.1/32", "0.0.0.0/0"):
+        assert authorizer(binding(host=host)).of(ALICE, HOST).allows(READ, TOPIC, "orders")
+    for host in ("10.0.0.0/32", "11.0.0.0/8", "::/0", "10.0.0.0", "10.0.0.0/33"):
+        assert not authorizer(binding(host=host)).of(ALICE, HOST).allows(READ, TOPIC, "orders")
+    asked = authorizer(binding(host="fd00::/8"))
+    assert asked.of(ALICE, "fd12::1").allows(READ, TOPIC, "orders")
+    assert not asked.of(ALICE, "fe80::1").allows(READ, TOPIC, "orders")
+    assert not asked.of(ALICE, "unix").allows(READ, TOPIC, "orders")
+
+
+def test_a_denial_from_a_network_beats_what_is_allowed_to_an_address() -> None:
+    allowed, denied = binding(host=HOST), binding(permission=DENY, host="10.0.0.0/8")
+    asked = authorizer(allowed, denied).of(ALICE, HOST)
+    assert not asked.allows(READ, TOPIC, "orders")
+    assert not asked.allows_some(READ, TOPIC)
+    assert authorizer(allowed).of(ALICE, HOST).allows_some(READ, TOPIC)
+
+
+def test_networks_come_and_go_with_their_entries() -> None:
+    acls = index([binding("other", host="10.0.0.0/8"), binding(host="10.0.0.0/8")])
+    asked = Authorizer(acls)
+    assert asked.of(ALICE, HOST).allows(READ, TOPIC, "orders")
+    acls.remove(UUID(int=1))
+    assert not asked.of(ALICE, HOST).allows(READ, TOPIC, "orders")
+    assert asked.of(ALICE, HOST).allows(READ, TOPIC, "other")
+    acls.remove(UUID(int=0))
+    acls.add(UUID(int=2), binding(host="10.0.0.0/24"))
+    assert asked.of(ALICE, HOST).allows(READ, TOPIC, "orders")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "10.0.0.0/8/8", " 10.0.0.0/8", "10.0.0/8",
+        "256.0.0.0/8", "10.0.0.0/255.0.0.0", "host/8", "/8", "/", "*/8", "::/129", "fe80:::/10",
+        "::ffff:10.0.0.1/128", "fe80::1%eth0/64",
+    ],
+)  # fmt: skip
+def test_a_host_with_a_slash_must_be_a_network(host: str) -> None:
+    with pytest.raises(ValueError):
+        parse_network(host)
+
+
+def test_a_host_without_a_slash_is_no_network() -> None:
+    assert [parse_network(host) for host in ("10.0.0.1", "*", "::1", "nowhere")] == [None] * 4
 
 
 def test_a_change_of_the_entries_ends_what_was_decided() -> None:

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from kohort.cli.name_arguments import Once
 from kohort.cli.options import RefusedError
+from kohort.security.acl_hosts import WILDCARD
 from kohort.security.acls import (
     CLUSTER_NAME,
-    WILDCARD,
     AclBinding,
     AclBindingFilter,
     AclOperation,

@@ -1,8 +1,8 @@
 """Access control lists: their entries, and the index that answers who may do what.
 
-An entry allows or denies a principal one operation on resources, from one host. Which entries
-apply to a resource: those with its very name, those with the name `*`, and those with a prefix of
-its name. The rules are those of Kafka's StandardAuthorizer:
+An entry allows or denies a principal one operation on resources, from one host or network. Which
+entries apply to a resource: those with its very name, those with the name `*`, and those with a
+prefix of its name. The rules are those of Kafka's StandardAuthorizer:
 
 1. an entry that denies the operation decides;
 2. then one that allows it: READ, WRITE, DELETE and ALTER allow DESCRIBE as well, and ALTER_CONFIGS
@@ -22,11 +22,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from kohort.security.acl_hosts import WILDCARD, AclHosts
+
 K = TypeVar("K")
 T = TypeVar("T")
 
-WILDCARD: Final = "*"
-"""Name of all resources of a type, and every host."""
 ANYBODY: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 
@@ -117,7 +117,7 @@ class AclBinding(NamedTuple):
     principal: str
     """As text: "User:alice"."""
     host: str
-    """An IP address as text, or `*`."""
+    """An IP address as text, a network in CIDR notation, or `*`."""
     operation: AclOperation
     permission_type: AclPermissionType
 
@@ -183,6 +183,7 @@ class Acls:
         """Number of patterns with a prefix of each length."""
         self._patterns: dict[tuple[ResourceType, str], Counter[tuple[PatternType, str]]] = {}
         """The patterns with entries of a principal, and from how many hosts."""
+        self._hosts = AclHosts()
 
     def __len__(self) -> int:
         return len(self._bindings)
@@ -248,6 +249,7 @@ class Acls:
         rule = rules.get((principal, host))
         if rule is None:
             rule = rules[principal, host] = _Rule()
+            self._hosts.add(host)
             self._patterns.setdefault((kind, principal), Counter())[pattern_type, name] += 1
         if permission_type is AclPermissionType.ALLOW:
             rule.allowed |= 1 << operation
@@ -270,6 +272,7 @@ class Acls:
             rule.denied &= ~(1 << operation)
         if not (rule.allowed or rule.denied):
             del rules[principal, host]
+            self._hosts.remove(host)
             _count_down(self._patterns, (kind, principal), (pattern_type, name))
         if not rules:
             del self._rules[kind, pattern_type, name]
@@ -288,7 +291,7 @@ class Acls:
     ) -> bool | None:
         """Whether the operation is allowed; None if no entry is about this resource."""
         denies, allows = _DENIES[operation], _ALLOWS[operation]
-        keys = _keys(principal, host)
+        keys = _keys(principal, self._hosts.of(host))
         has_rule, allowed = False, False
         for rules in self._about(resource_type, name):
             has_rule = True
@@ -324,7 +327,7 @@ class Acls:
         of a prefix of it.
         """
         bits = _DENIES[operation]
-        keys = _keys(principal, host)
+        keys = _keys(principal, self._hosts.of(host))
 
         def of(pattern_type: PatternType, name: str) -> Mapping[tuple[str, str], _Rule]:
             return self._rules.get((resource_type, pattern_type, name), _NO_RULES)
@@ -367,11 +370,6 @@ def _count_down(counters: dict[K, Counter[T]], key: K, item: T) -> None:
         del counters[key]
 
 
-def _keys(principal: str, host: str) -> tuple[tuple[str, str], ...]:
+def _keys(principal: str, hosts: tuple[str, ...]) -> list[tuple[str, str]]:
     """Keys of the rules of a client, which may be meant by itself or as anybody, anywhere."""
-    return (
-        (principal, host),
-        (principal, WILDCARD),
-        (ANYBODY, host),
-        (ANYBODY, WILDCARD),
-    )
+    return [(each, host) for each in (principal, ANYBODY) for host in hosts]

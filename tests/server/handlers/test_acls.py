@@ -140,6 +140,9 @@ async def test_an_entry_that_exists_is_no_error_and_not_made_again(secured: Hand
         ({"operation": 1}, "Invalid operation ANY"),
         ({"operation": 99}, "Invalid operation UNKNOWN"),
         ({"permission_type": 1}, "Invalid permissionType ANY"),
+        ({"host": ""}, "Invalid empty host"),
+        ({"host": "10.0.0.0/33"}, "Invalid CIDR notation"),
+        ({"host": "nowhere/8"}, "Invalid CIDR notation"),
         ({"resource_name": "x" * 32_760}, "at most 32767 characters"),
     ],
 )
@@ -154,7 +157,7 @@ async def test_an_invalid_entry_is_refused_and_the_others_are_made(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"principal": ":x"}, {"principal": "User:"}, {"host": ""}, {"host": "10.0.0.0/8"},
+    [{"principal": ":x"}, {"principal": "User:"}, {"host": "nowhere"}, {"host": "fd00::/8"},
      {"resource_type": 3, "operation": AclOperation.WRITE}, {"resource_type": 7}],
 )  # fmt: skip
 async def test_an_entry_that_never_applies_is_made(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.security.acl_hosts import parse_network
 from kohort.security.acl_search import Found
 from kohort.security.acls import (
     CLUSTER_NAME,
@@ -83,6 +84,12 @@ def _validate(binding: AclBinding) -> None:
             f"Could not parse principal from `{binding.principal[:MAX_CHARS]}` (no colon is "
             "present separating the principal type from the principal name)"
         )
+    if not binding.host:
+        raise _invalid("Invalid empty host")
+    try:
+        parse_network(binding.host)
+    except ValueError:
+        raise _invalid(f"Invalid CIDR notation for host `{binding.host[:MAX_CHARS]}`") from None
     if len(binding.resource_name) + len(binding.principal) + len(binding.host) > MAX_CHARS:
         raise _invalid(f"An ACL can have at most {MAX_CHARS} characters.")
 
