@@ -14,7 +14,7 @@ class Cause:
 
     One of: joined, left, expired, metadata changed, leader rejoined, sync timeout, replaced, loaded
     over capacity, downgraded (from a consumer group). Of consumer groups: joined, left, expired,
-    subscription changed, topics changed, regular expression resolved.
+    subscription changed, assignor changed, topics changed, regular expression resolved.
     """
     member_id: str
     client_id: str = ""

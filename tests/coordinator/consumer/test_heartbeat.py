@@ -341,10 +341,51 @@ def test_a_full_group_takes_no_new_member():
     bench = Bench(replace(AT_ONCE, consumer_max_size=1), topics=TOPICS)
     bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
     assert bench.consumer_heartbeat("g", "B", 0, topics=["t"]).error == "group_max_size_reached"
-    bench.consumer_heartbeat("g", "A", -2, instance_id="i")
+    other = bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="j")
+    assert other.error == "group_max_size_reached"
+
+
+def test_a_static_member_returns_to_a_full_group():
+    bench = Bench(replace(AT_ONCE, consumer_max_size=1), topics=TOPICS)
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
     refused = bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i")
-    assert refused.error == "group_max_size_reached"
-    assert bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i").error == "none"
+    assert refused.error == "unreleased_instance_id"
+    bench.consumer_heartbeat("g", "A", -2, instance_id="i")
+    assert bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i").error == "none"
+    assert set(bench.consumer_group().members) == {"B"}
+
+
+def test_the_group_epoch_is_bumped_when_most_members_name_another_assignor(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "C", 0, topics=["t"])
+    group = bench.consumer_group()
+    for member, assignor, bumps in (
+        ("A", "uniform", False),  # the first of the server's
+        ("B", "range", False),  # as many name each: it is the first again
+        ("C", "range", True),
+        ("C", "range", False),
+        ("A", "range", False),
+        ("B", "uniform", False),
+        ("C", "uniform", True),
+    ):
+        before = group.epoch
+        current = group.members[member].current
+        call = bench.consumer_heartbeat("g", member, current.epoch, assignor=assignor)
+        assert call.error == "none"
+        assert (group.epoch - before, group.target_epoch) == (int(bumps), group.epoch)
+
+
+def test_members_that_name_assignors_equally_often_leave_the_epoch(bench):
+    """Each heartbeat bumps it in Kafka 4.4."""
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], assignor="range")
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"], assignor="uniform")
+    group = bench.consumer_group()
+    epoch = group.epoch
+    for _ in range(3):
+        for member in "AB":
+            bench.consumer_heartbeat("g", member, group.members[member].current.epoch)
+    assert group.epoch == epoch
 
 
 def test_another_subscription_takes_partitions_away_at_once(bench):

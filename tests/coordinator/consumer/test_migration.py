@@ -317,7 +317,7 @@ JOINS = {
     "no subscription": (
         {},
         {"protocols": {"range": b""}, "member_id": "X"},
-        "unknown_server_error",
+        "inconsistent_group_protocol",
     ),
     "a short session": ({}, {"session_timeout_ms": 1}, "invalid_session_timeout"),
 }

@@ -60,7 +60,7 @@ def join_group(group: ConsumerGroup, request: JoinGroup, topics: TopicsView, ste
             "group migration is disabled.",
         )
     member_id = request.member_id or request.fresh_id
-    validate_room(group, member_id, step)
+    validate_room(group, member_id, request.instance_id, step)
     if not group.supports_protocols(request.protocol_type, [name for name, _ in request.protocols]):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "no protocol that all support")
     is_new = not request.member_id
@@ -204,13 +204,13 @@ def _static_member(group: ConsumerGroup, request: JoinGroup) -> ConsumerMember |
 def _subscription(request: JoinGroup) -> Subscription:
     """That of the preferred protocol.
 
-    Raises KafkaError UNKNOWN_SERVER_ERROR, as Kafka, if it is malformed.
+    Raises KafkaError INCONSISTENT_GROUP_PROTOCOL if it is malformed.
     """
     try:
         return decode_subscription(request.protocols[0][1])
     except MalformedError as error:
         raise KafkaError(
-            ErrorCode.unknown_server_error, f"malformed subscription: {error}"
+            ErrorCode.inconsistent_group_protocol, f"malformed subscription: {error}"
         ) from error
 
 

@@ -4,7 +4,8 @@ The effect of an accepted heartbeat is one atomic batch, in this order:
 
 1. the member's record, if what it says of itself has changed
 2. tombstones of regular expressions that lost their last member
-3. the group epoch, if subscriptions or the metadata of subscribed topics have changed
+3. the group epoch, if subscriptions, the metadata of subscribed topics, or the assignor that most
+   members name have changed
 4. the target assignment, if it is older than the group epoch and the assignment interval is over
 5. the member's current assignment, if reconciling has changed it
 
@@ -116,7 +117,7 @@ def heartbeat(
     if request.member_epoch in (LEFT, LEFT_STATIC):
         leave(group, request, topics, step)
         return
-    validate_room(group, request.member_id, step)
+    validate_room(group, request.member_id, request.instance_id, step)
     change = _change(group, request, step)
     _validate_state(change.after, request)
     validate_regex(change)
@@ -125,9 +126,16 @@ def heartbeat(
     step.reply(request.on_response, _response(change, member, request, step))
 
 
-def validate_room(group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """Raises KafkaError GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
-    if member_id not in group.members and len(group.members) >= step.config.consumer_max_size:
+def validate_room(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, step: Step
+) -> None:
+    """Raises KafkaError GROUP_MAX_SIZE_REACHED if the group has no room for a new member.
+
+    A static member that returns under another id takes the place that it had.
+    """
+    if member_id in group.members or instance_id in group.instances:
+        return
+    if len(group.members) >= step.config.consumer_max_size:
         raise KafkaError(
             ErrorCode.group_max_size_reached,
             f"The consumer group has reached its maximum capacity of "
@@ -281,13 +289,13 @@ def _updated(
 
 
 def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
-    """The group epoch; it is bumped if subscriptions or the topics' metadata have changed.
+    """The group epoch; it is bumped if subscriptions, topics' metadata or assignor have changed.
 
     A new regular expression does not bump it before it is resolved, though the hash is another.
     """
     group = change.group
     topics_changed = _topics_changed(group, topics)
-    bumps = change.names_changed
+    bumps = change.names_changed or _assignor_changed(change, step)
     if change.regex_changed:
         old, new = change.before.metadata.regex, change.after.metadata.regex
         if old and not change.regex_subscribers(old):
@@ -306,6 +314,18 @@ def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
     return bump_epoch(group, hash_, _cause(change, bumps=bumps), topics, step)
 
 
+def _assignor_changed(change: MemberChange, step: Step) -> bool:
+    """Whether another assignor is to compute the target than so far.
+
+    Without one that most members name it is the first of the server's. Unlike Kafka 4.4, this also
+    holds if as many members name another: there each heartbeat would bump the epoch.
+    """
+    if change.before.metadata.assignor == change.after.metadata.assignor:
+        return False
+    default = step.config.consumer_assignors[0]
+    return (change.group.assignor or default) != (change.assignor or default)
+
+
 def _topics_changed(group: ConsumerGroup, topics: TopicsView) -> bool:
     """Whether the topics that the group subscribes to have changed since it was last looked at."""
     if group.checked_version == topics.version:
@@ -319,7 +339,8 @@ def _cause(change: MemberChange, *, bumps: bool) -> Cause:
     if not bumps:
         return Cause("topics changed", "")
     is_new = not change.before.current.epoch and change.replaced is None
-    cause = "joined" if is_new else "subscription changed"
+    subscribes = change.names_changed or change.regex_changed
+    cause = "joined" if is_new else "subscription changed" if subscribes else "assignor changed"
     return Cause(cause, change.member_id, change.after.metadata.client_id)
 
 
