@@ -178,6 +178,22 @@ def test_a_batch_larger_than_max_message_bytes_is_refused():
     )
 
 
+@pytest.mark.parametrize("codec", list(Codec)[1:])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_compressed_batch_with_a_record_beyond_the_limit_is_refused(codec, compacted):
+    """The length of a record in front of it does not count, nor do records add up."""
+    sizes = [len(encode(record, number, NOW)) for number, record in enumerate(THREE)]
+    assert max(sizes) < 64, "the length in front has one byte"
+    for limit, error in (
+        (max(sizes) - 1, ErrorCode.none),
+        (max(sizes) - 2, ErrorCode.invalid_record),
+        (1, ErrorCode.invalid_record),
+    ):
+        rules = Rules(max_decompressed_bytes=limit, compacted=compacted)
+        assert code_of(batches.build(THREE, codec=codec), rules) is error
+        assert code_of(batches.build(THREE), rules) is ErrorCode.none
+
+
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("count", [10_000_000, 2**31 - 1])
 def test_a_count_that_nobody_should_count_to(count, compacted):

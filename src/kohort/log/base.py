@@ -27,6 +27,7 @@ from kohort.log.producer_states import ActiveProducer, VerificationStateEntry
 from kohort.log.stores import Records
 from kohort.log.timestamp_lookup import Lookup
 from kohort.protocol.batches import Buffer, Codec, Rules
+from kohort.protocol.compression import MAX_DECOMPRESSED
 from kohort.types import Timestamp, TopicPartition
 
 FOREVER = 2**63 - 1
@@ -70,6 +71,7 @@ class LogConfig:
     log_append_time: bool = False
     """`message.timestamp.type` is LogAppendTime."""
     max_message_bytes: int = 1_048_588
+    max_decompressed_bytes: int = MAX_DECOMPRESSED
     message_timestamp_before_max_ms: int = FOREVER
     message_timestamp_after_max_ms: int = 3_600_000
     compression: Codec | None = None
@@ -85,6 +87,7 @@ class LogConfig:
     def __post_init__(self) -> None:
         rules = Rules(
             max_message_bytes=self.max_message_bytes,
+            max_decompressed_bytes=self.max_decompressed_bytes,
             compacted=self.is_compacted,
             log_append_time=self.log_append_time,
             timestamp_before_max_ms=self.message_timestamp_before_max_ms,

@@ -42,7 +42,7 @@ from kohort.protocol.batch_format import (
     read_header,
 )
 from kohort.protocol.batch_writing import recompress, replace_timestamps
-from kohort.protocol.compression import MAX_INFLATED, Buffer, Codec, decompress
+from kohort.protocol.compression import MAX_DECOMPRESSED, MAX_INFLATED, Buffer, Codec, decompress
 
 _SMALLEST = 14
 """Bytes that the oldest format needs after its length: less is no message of any format."""
@@ -88,6 +88,8 @@ class Rules:
     """The topic configs that validation depends on, with Kafka's defaults."""
 
     max_message_bytes: int = 1_048_588
+    max_decompressed_bytes: int = MAX_DECOMPRESSED
+    """Largest size of a record of a compressed batch, without its length."""
     compacted: bool = False
     """`cleanup.policy` has "compact": every record needs a key."""
     log_append_time: bool = False
@@ -161,6 +163,8 @@ def validate(
     if must_read:
         raw_records = records.walk(content, start, header.record_count)
         batch = _validate_records(batch, header, _unless_abandoned(raw_records, effort), rules, now)
+    if header.codec and len(content) > rules.max_decompressed_bytes:
+        records.validate_sizes(content, header.record_count, rules.max_decompressed_bytes)
     if rules.compression is not None and rules.compression != header.codec:
         if effort.quick and len(content) - start > QUICK_COMPRESSED:
             raise HeavyBatchError

@@ -26,6 +26,9 @@ MAX_INFLATED = 64 * 1024 * 1024
 Producers limit a batch before they compress it, by default to 1 MiB.
 """
 
+MAX_DECOMPRESSED: Final = 2**31 - 9
+"""Kafka's default of `max.decompressed.message.bytes`: the largest array of Java."""
+
 _MAPPED: Final = 1024 * 1024
 """Size from which a buffer is mapped: to clear 64 MiB holds the interpreter's lock for 50 ms."""
 

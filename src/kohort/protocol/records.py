@@ -238,6 +238,19 @@ def are_numbered(data: Buffer, position: int, count: int) -> bool:
     return True
 
 
+def validate_sizes(data: Buffer, count: int, limit: int) -> None:
+    """Raises KafkaError INVALID_RECORD if one of `count` records has more than `limit` bytes.
+
+    They fill `data`, and have passed `measure`. The length of a record does not count.
+    """
+    position = 0
+    for _ in range(count):
+        size, at = read_zigzag_varint(data, position)
+        if size > limit:
+            raise invalid(f"a record has {size} bytes, at most {limit}")
+        position = at + size
+
+
 def numbered(data: Buffer, position: int, count: int) -> bytes:
     """The `count` records that fill `data` from `position` on, with the offset deltas 0, 1, 2, ….
 

@@ -4,7 +4,13 @@ import pytest
 
 from kohort.coordinator.config import ConsumerGroupConfig
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.config import Config, ResourceType, consumer_group_config, validate_configs
+from kohort.server.config import (
+    Config,
+    ResourceType,
+    consumer_group_config,
+    describe_resource,
+    validate_configs,
+)
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
@@ -35,3 +41,33 @@ def test_the_session_timeout_is_longer_than_the_heartbeat_interval() -> None:
     with pytest.raises(KafkaError, match=f"{SESSION} must be greater than {HEARTBEAT}") as caught:
         validate_configs(ResourceType.GROUP, {SESSION: "15000", HEARTBEAT: "15000"}, config)
     assert caught.value.code == ErrorCode.invalid_config
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted", "refused"),
+    [
+        ("errors.deadletterqueue.topic.name", ("", "t", "dlq.t"), ("__consumer_offsets", " __x")),
+        ("errors.deadletterqueue.copy.record.enable", ("true",), ("yes",)),
+        ("streams.assignor.name", ("sticky",), ("odd", "")),
+        ("streams.rack.aware.assignment.tags", ("", "zone", "zone,rack"), ("zone,zone",)),
+        ("streams.task.offset.interval.ms", ("15000",), ("14999",)),
+    ],
+)
+def test_configs_without_effect_are_judged_as_in_kafka(
+    name: str, accepted: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    for value in accepted:
+        assert validate_configs(ResourceType.GROUP, {name: value}, Config()) == {name: value}
+    for value in refused:
+        with pytest.raises(KafkaError) as caught:
+            validate_configs(ResourceType.GROUP, {name: value}, Config())
+        assert caught.value.code == ErrorCode.invalid_config
+
+
+def test_internal_configs_of_groups_are_described_only_where_they_are_set() -> None:
+    def names(configs: dict[str, str]) -> set[str]:
+        return {one.name for one in describe_resource(ResourceType.GROUP, configs, Config())}
+
+    internal = "streams.num.warmup.replicas"
+    assert internal not in names({})
+    assert names({internal: "3"}) == {*names({}), internal}

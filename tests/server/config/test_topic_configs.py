@@ -223,7 +223,7 @@ class TestDescribe:
     def test_every_config_is_there_by_name(self) -> None:
         names = [entry.name for entry in describe_topic_configs({}, DEFAULTS)]
         assert names == sorted(names)
-        assert len(names) == 33
+        assert len(names) == 37
 
 
 class TestAltered:

@@ -84,7 +84,7 @@ async def test_a_validated_topic_is_not_created(bench: HandlerBench) -> None:
     assert (result.error_code, result.num_partitions, len(result.configs)) == (
         ErrorCode.none,
         3,
-        33,
+        37,
     )
     assert result.topic_id is not None
     assert bench.topics.get("orders") is None

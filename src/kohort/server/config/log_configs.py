@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kohort.protocol.compression import MAX_DECOMPRESSED
 from kohort.server.config.definition import LONG_MAX
 from kohort.server.config.rows import (
     DAY_MS,
@@ -30,6 +31,10 @@ TOPICS: Final = (
     ),
     int_row("message.max.bytes", MEBI + 12, minimum=0,
         doc="Maximum size of a record batch; default of a topic's max.message.bytes.",
+    ),
+    int_row("max.decompressed.message.bytes", MAX_DECOMPRESSED, minimum=1, maximum=MAX_DECOMPRESSED,
+        doc="Maximum size of a decompressed record of a compressed batch; default of a topic's "
+        "max.decompressed.message.bytes.",
     ),
     string_row("compression.type", "producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),

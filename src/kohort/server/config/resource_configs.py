@@ -127,6 +127,8 @@ def describe_resource(
 ) -> Iterator[ConfigEntry]:
     """Every config of a group or of a client metrics subscription, which has set `configs`."""
     for name, definition in _TABLES[kind].items():
+        if definition.internal and name not in configs:
+            continue
         synonyms = tuple(_synonyms(kind, definition, configs, config))
         yield ConfigEntry(
             name=name,
@@ -144,7 +146,7 @@ def _synonyms(
     name = definition.name
     if name in configs:
         yield Synonym(name, as_text(definition.parse(configs[name])), _SOURCES[kind])
-    behind = name if name in OF_GROUPS_ONLY else f"group.{name}"
+    behind = name if name in OF_GROUPS_ONLY else definition.synonym or f"group.{name}"
     if behind in TABLE:
         yield from broker_synonyms(behind, config)
     elif kind is ResourceType.GROUP:

@@ -1,4 +1,4 @@
-"""Configs of groups and of client metrics subscriptions, as Kafka 4.3 has them.
+"""Configs of groups and of client metrics subscriptions, as Kafka 4.4 has them.
 
 They are validated, kept and described, so that tools made for Kafka work. Those of consumer groups
 (KIP-848) act, within the bounds of the broker. The others have no effect: they stand for the
@@ -6,6 +6,7 @@ protocols of KIP-932, KIP-1071 and KIP-714.
 """
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError
@@ -36,6 +37,18 @@ class _Reset(TopicConfig):
         return TopicConfig.parse(self, text)
 
 
+class _DeadLetterTopic(TopicConfig):
+    """`errors.deadletterqueue.topic.name`, which is none of Kafka's own topics."""
+
+    def parse(self, text: str) -> Value:
+        if text.strip().startswith("__"):
+            raise KafkaError(
+                ErrorCode.invalid_config,
+                f"{self.name} cannot start with '__': {text.strip()}",
+            )
+        return TopicConfig.parse(self, text)
+
+
 def _group(
     name: str, default: Value, limits: tuple[int, int] = _ANY, *, kind: Kind = "int"
 ) -> TopicConfig:
@@ -45,11 +58,21 @@ def _group(
     )
 
 
+def _internal(name: str, default: Value, limits: tuple[int, int] = _ANY) -> TopicConfig:
+    kind: Kind = "boolean" if isinstance(default, bool) else "int"
+    return replace(_group(name, default, limits, kind=kind), internal=True)
+
+
 def _consumer(name: str, default: int, doc: str, *, minimum: int = 1) -> TopicConfig:
     """A config of consumer groups; the broker's bounds are judged apart."""
     return TopicConfig(
         name=f"consumer.{name}", kind="int", default=default, doc=doc, minimum=minimum
     )
+
+
+def _validate_tags(name: str, words: tuple[str, ...]) -> None:
+    if len(set(words)) < len(words):
+        raise KafkaError(ErrorCode.invalid_config, f"{name} has a tag twice: {', '.join(words)}")
 
 
 def _validate_patterns(name: str, words: tuple[str, ...]) -> None:
@@ -94,11 +117,34 @@ GROUP_CONFIGS: Final[dict[str, TopicConfig]] = {
         _group("streams.assignment.interval.ms", 1_000),
         _group("streams.initial.rebalance.delay.ms", 3_000),
         _group("streams.num.standby.replicas", 0, (0, 2)),
+        _group("errors.deadletterqueue.copy.record.enable", False, kind="boolean"),
+        _DeadLetterTopic(
+            name="errors.deadletterqueue.topic.name", kind="string", default="", doc=_NO_EFFECT,
+        ),
+        TopicConfig(
+            name="streams.assignor.name", kind="string", default="sticky", doc=_NO_EFFECT,
+            choices=("sticky",), synonym="group.streams.assignors",
+        ),
+        TopicConfig(
+            name="streams.rack.aware.assignment.tags", kind="list", default=(), doc=_NO_EFFECT,
+            check=_validate_tags,
+        ),
+        _internal("streams.task.offset.interval.ms", 60_000, (15_000, INT_MAX)),
+        _internal("streams.num.warmup.replicas", 2, (0, 20)),
+        _internal("streams.acceptable.recovery.lag", 10_000, _ANY),
+        _internal("consumer.assignor.offload.enable", True),
+        _internal("share.assignor.offload.enable", True),
     )
 }  # fmt: skip
 
 OF_GROUPS_ONLY: Final = frozenset(
-    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+    {
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.topic.name",
+        "share.auto.offset.reset",
+        "share.isolation.level",
+        "share.renew.acknowledge.enable",
+    }
 )
 """Configs that are their own synonym: no broker config stands behind them."""
 

@@ -47,6 +47,7 @@ DYNAMIC: Final = frozenset(
         "log.retention.ms",
         "log.roll.ms",
         "log.segment.bytes",
+        "max.decompressed.message.bytes",
         "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",

@@ -162,6 +162,7 @@ def topic_log_config(values: Mapping[str, Any], broker: BrokerConfig) -> LogConf
         max_compaction_lag_ms=values["max.compaction.lag.ms"],
         log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         max_message_bytes=values["max.message.bytes"],
+        max_decompressed_bytes=values["max.decompressed.message.bytes"],
         message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
         message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
         compression=None if compression == "producer" else _CODECS[compression],
@@ -251,6 +252,8 @@ def _synonyms(
         yield Synonym(definition.name, as_text(value), Source.TOPIC)
     if definition.broker:
         yield from broker_synonyms(definition.broker[0], broker)
+    elif definition.synonym is not None:
+        yield Synonym(definition.synonym, as_text(definition.default), Source.DEFAULT)
     elif definition.set_on_clusters:
         for source in (Source.ALL_BROKERS, Source.DEFAULT):
             yield Synonym(definition.name, as_text(definition.default), source)

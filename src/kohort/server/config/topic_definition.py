@@ -42,6 +42,10 @@ class TopicConfig:
     """Broker configs that it defaults to; the first, which holds the resolved value, is Kafka's
     synonym.
     """
+    internal: bool = False
+    """Whether it is described only where it is set."""
+    synonym: str | None = None
+    """Kafka's broker config that it defaults to, and that Kohort does not have."""
     set_on_clusters: bool = False
     """Whether a new cluster of Kafka sets the default on all brokers, where tools see it as set."""
     check: Callable[[str, tuple[str, ...]], None] | None = None

@@ -1,4 +1,4 @@
-"""The table of all topic configs of Kafka 4.3: type, default, range, and effect in Kohort.
+"""The table of all topic configs of Kafka 4.4: type, default, range, and effect in Kohort.
 
 A config that stands for a mechanism of several brokers, or of a file system trick that Kohort does
 not use, is accepted so that tools and manifests made for Kafka work unchanged; its text says "no
@@ -8,6 +8,7 @@ are derived from it here too.
 
 from typing import Final
 
+from kohort.protocol.compression import MAX_DECOMPRESSED
 from kohort.server.config.topic_definition import LONG_MAX, TopicConfig, replica_list
 
 _DAY = 86_400_000
@@ -72,7 +73,8 @@ _SEGMENTS = (
         doc="Bytes between two entries of the offset and time indexes.",
     ),
     TopicConfig(
-        name="segment.index.bytes", kind="int", default=10_485_760, minimum=4,
+        name="segment.index.bytes", synonym="log.index.size.max.bytes",
+        kind="int", default=10_485_760, minimum=4,
         doc="No effect: an index grows with its segment.",
     ),
     TopicConfig(
@@ -80,15 +82,18 @@ _SEGMENTS = (
         doc="No effect: segments of different partitions are not rolled by one thread.",
     ),
     TopicConfig(
-        name="file.delete.delay.ms", kind="long", default=60_000, minimum=0,
+        name="file.delete.delay.ms", synonym="log.segment.delete.delay.ms",
+        kind="long", default=60_000, minimum=0,
         doc="No effect: a deleted segment's file is removed when its last reader is done.",
     ),
     TopicConfig(
-        name="preallocate", kind="boolean", default=False,
+        name="preallocate", synonym="log.preallocate",
+        kind="boolean", default=False,
         doc="No effect: segment files grow as records arrive.",
     ),
     TopicConfig(
-        name="flush.messages", kind="long", default=LONG_MAX, minimum=1,
+        name="flush.messages", synonym="log.flush.interval.messages",
+        kind="long", default=LONG_MAX, minimum=1,
         doc="No effect: the durability of acknowledged records is a setting of the server.",
     ),
     TopicConfig(
@@ -103,6 +108,12 @@ _RECORDS = (
         broker=("message.max.bytes",),
         doc="Maximum size of a record batch after compression. Larger batches are rejected with "
         "MESSAGE_TOO_LARGE.",
+    ),
+    TopicConfig(
+        name="max.decompressed.message.bytes", kind="int", default=MAX_DECOMPRESSED, minimum=1,
+        maximum=MAX_DECOMPRESSED, broker=("max.decompressed.message.bytes",),
+        doc="Maximum size of a decompressed record of a compressed batch. A batch with a larger "
+        "one is rejected with INVALID_RECORD.",
     ),
     TopicConfig(
         name="message.timestamp.type", kind="string", default="CreateTime",
@@ -130,16 +141,19 @@ _RECORDS = (
         "codec are recompressed.",
     ),
     TopicConfig(
-        name="compression.gzip.level", kind="int", default=-1, minimum=-1, maximum=9, excluded=(0,),
+        name="compression.gzip.level", synonym="compression.gzip.level", kind="int", default=-1,
+        minimum=-1, maximum=9, excluded=(0,),
         range_text="Value must be between 1 and 9 or equal to -1",
         doc="No effect: recompression uses the default level of gzip.",
     ),
     TopicConfig(
-        name="compression.lz4.level", kind="int", default=9, minimum=1, maximum=17,
+        name="compression.lz4.level", synonym="compression.lz4.level", kind="int", default=9,
+        minimum=1, maximum=17,
         doc="No effect: recompression uses the fast level of lz4.",
     ),
     TopicConfig(
-        name="compression.zstd.level", kind="int", default=3, minimum=-131_072, maximum=22,
+        name="compression.zstd.level", synonym="compression.zstd.level", kind="int", default=3,
+        minimum=-131_072, maximum=22,
         doc="No effect: recompression with zstd uses level 3.",
     ),
 )
@@ -152,7 +166,8 @@ _MANY_BROKERS = (
         doc="No effect: a partition has one replica, whose log has every acknowledged record.",
     ),
     TopicConfig(
-        name="unclean.leader.election.enable", kind="boolean", default=False,
+        name="unclean.leader.election.enable", synonym="unclean.leader.election.enable",
+        kind="boolean", default=False,
         doc="No effect: a partition has one replica.",
     ),
     TopicConfig(
@@ -162,6 +177,13 @@ _MANY_BROKERS = (
     TopicConfig(
         name="follower.replication.throttled.replicas", kind="list", default=(), check=replica_list,
         doc="No effect: nothing is replicated.",
+    ),
+)
+
+_SHARE = (
+    TopicConfig(
+        name="errors.deadletterqueue.group.enable", kind="boolean", default=False,
+        doc="No effect: share groups are not served.",
     ),
 )
 
@@ -179,11 +201,23 @@ _TIERED = (
         doc="No effect: there is no tiered storage.",
     ),
     TopicConfig(
-        name="local.retention.ms", kind="long", default=-2, minimum=-2,
+        name="remote.copy.lag.ms", synonym="log.remote.copy.lag.ms", kind="long", default=0,
+        minimum=-1,
+        doc="No effect: there is no tiered storage.",
+    ),
+    TopicConfig(
+        name="remote.copy.lag.bytes", synonym="log.remote.copy.lag.bytes", kind="long", default=-1,
+        minimum=-1,
+        doc="No effect: there is no tiered storage.",
+    ),
+    TopicConfig(
+        name="local.retention.ms", synonym="log.local.retention.ms",
+        kind="long", default=-2, minimum=-2,
         doc="No effect: there is no tiered storage; retention.ms applies.",
     ),
     TopicConfig(
-        name="local.retention.bytes", kind="long", default=-2, minimum=-2,
+        name="local.retention.bytes", synonym="log.local.retention.bytes",
+        kind="long", default=-2, minimum=-2,
         doc="No effect: there is no tiered storage; retention.bytes applies.",
     ),
 )
@@ -192,7 +226,8 @@ _TIERED = (
 TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
     definition.name: definition
     for definition in sorted(
-        (*_RETENTION, *_SEGMENTS, *_RECORDS, *_MANY_BROKERS, *_TIERED), key=lambda each: each.name
+        (*_RETENTION, *_SEGMENTS, *_RECORDS, *_MANY_BROKERS, *_SHARE, *_TIERED),
+        key=lambda each: each.name,
     )
 }
 """By name, in alphabetical order, which is that of the CreateTopics response."""

@@ -19,3 +19,10 @@ def authorize(access: Access, kind: int, name: str) -> None:
         case _:
             return
     raise KafkaError(error, "The client is not authorized to access the configs.")
+
+
+def authorize_change(access: Access, kind: int, name: str) -> None:
+    """As `authorize`. As in Kafka 4.4, the refusal to change configs of brokers has no text."""
+    if kind == ResourceType.BROKER and not access.cluster():
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    authorize(access, kind, name)

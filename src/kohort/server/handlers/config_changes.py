@@ -21,7 +21,7 @@ from kohort.server.config import (
     validate_topic_configs,
 )
 from kohort.server.handlers.chunked import count_in_chunks, respond_large
-from kohort.server.handlers.config_access import authorize
+from kohort.server.handlers.config_access import authorize_change
 from kohort.server.metadata import validate_name
 from kohort.server.net import Exchange
 from kohort.server.replicas import Topic
@@ -81,7 +81,7 @@ async def _result(
     try:
         if times[kind, name] > 1:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
-        authorize(services.access(exchange), kind, name)
+        authorize_change(services.access(exchange), kind, name)
         altered = partial(alter, services, resource, request.validate_only)
         if kind == ResourceType.BROKER_LOGGER:  # of this process alone
             await altered()
