@@ -45,7 +45,7 @@ def test_the_wheel_holds_the_product_alone() -> None:
 def test_the_wheel_of_conformance_holds_the_scenarios_and_the_responses() -> None:
     paths = held(wheels.WheelBuilder(str(CONFORMANCE)))
     assert tops(paths) == {"kohort_conformance"}
-    assert "kohort_conformance/apache-kafka-4.3.0.jsonl" in paths
+    assert "kohort_conformance/apache-kafka-4.4.0.jsonl" in paths
     assert "kohort_conformance/py.typed" in paths
     assert len([path for path in paths if "/scenarios/" in path]) > 50
 
@@ -57,7 +57,7 @@ def test_an_sdist_holds_what_its_wheel_is_built_from() -> None:
     assert tops(own) - extra == needed | {"hatch_build.py", "CHANGELOG.md"}
     assert tops(other) - extra == needed
     assert {"src/kohort/__init__.py", "src/pyspark_kohort/__init__.py"} <= own
-    assert "src/kohort_conformance/apache-kafka-4.3.0.jsonl" in other
+    assert "src/kohort_conformance/apache-kafka-4.4.0.jsonl" in other
 
 
 def test_both_have_one_version_and_the_extra_asks_for_it() -> None:

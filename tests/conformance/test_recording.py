@@ -154,6 +154,17 @@ def test_every_change_is_told() -> None:
     assert list(changes(after, after)) == []
 
 
+def test_steps_that_came_and_went_are_told_alone() -> None:
+    before = [step(1, "a"), step(2, "b"), step(3, "c"), step(4, "d")]
+    after = [step(0, "new"), step(1, "a"), step(9, "c"), step(4, "d")]
+    told = list(changes(Reference("K", {"s.a": before}), Reference("K", {"s.a": after})))
+    assert told[1:] == [
+        "  s.a  1. new  step: (absent) -> new: 0",
+        "  s.a  3. b  step: b: 2 -> (absent)",
+        "  s.a  3. c  value: 3 -> 9",
+    ]
+
+
 def test_a_long_list_of_changes_is_cut_short_and_what_a_server_said_is_printable() -> None:
     before = Reference("Kafka", {"s.a": [step(["x"] * 20)]})
     after = Reference("Kafka", {"s.a": [step(["\x1b"] * 20)]})

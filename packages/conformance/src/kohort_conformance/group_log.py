@@ -1,6 +1,6 @@
 """The records of one group in `__consumer_offsets`, read back by Fetch and decoded.
 
-Only what scenarios compare is here: the keys and values of the record types that Kafka 4.3 writes
+Only what scenarios compare is here: the keys and values of the record types that Kafka 4.4 writes
 for groups and offsets, in the versions that it writes.
 """
 

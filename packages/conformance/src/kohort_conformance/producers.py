@@ -12,19 +12,22 @@ TxnOffsetCommit v5 and EndTxn v5 on the first write adds a partition, and every 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kohort_conformance.batches import TRANSACTIONAL, RecordBatch, records
 from kohort_conformance.members import NONE
-from kohort_conformance.stage import Client, Parked, SetUpError, Stage
+from kohort_conformance.stage import Client, Parked, SetUpError, Stage, topic_id
 
 TIMEOUT_MS = 60_000
 CONCURRENT_TRANSACTIONS = "CONCURRENT_TRANSACTIONS (51)"
 COMPLETE = {True: "CompleteCommit", False: "CompleteAbort"}
 OLD, NEW = 4, 5
 """Versions of EndTxn that leave the epoch, and that bump it."""
+BY_ID = 6
+"""The version of TxnOffsetCommit that has topics by id."""
 
 
 @dataclass
@@ -131,22 +134,30 @@ class PlayedProducer:
         await steady(lambda: self.writing(topic, data, version, partition))
 
     def committing_offsets(
-        self, group: str, topic: str, offsets: Mapping[int, int], version: int = 4, **values: Any
+        self,
+        group: str,
+        topic: str,
+        offsets: Mapping[int, int],
+        version: int = 4,
+        identity: uuid.UUID | None = None,
+        **values: Any,
     ) -> Parked:
-        """Send TxnOffsetCommit."""
+        """Send TxnOffsetCommit; from version 6 on the topic is named by its id."""
         partitions = [
             {"partition_index": one, "committed_offset": offset, "committed_metadata": ""}
             for one, offset in offsets.items()
         ]
-        topics = [{"name": topic, "partitions": partitions}]
+        topics = [{"name": topic, "topic_id": identity, "partitions": partitions}]
         request = {**self._named(), "group_id": group, "topics": topics, **values}
+        request["generation_id_or_member_epoch"] = values.get("generation_id", -1)
         return self.client.send("TxnOffsetCommit", version, **request)
 
     async def commit_offsets(
         self, group: str, topic: str, offsets: Mapping[int, int], version: int = 4, **values: Any
     ) -> None:
         """TxnOffsetCommit, recorded."""
-        await self.committing_offsets(group, topic, offsets, version, **values).response()
+        identity = await topic_id(self.client, topic) if version >= BY_ID else None
+        await self.committing_offsets(group, topic, offsets, version, identity, **values).response()
 
     async def commit_refused(
         self, group: str, topic: str, offsets: Mapping[int, int], version: int = 4

@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import Any, Final, TypeAlias
 
 from kohort_conformance.comparing import Difference, differences
@@ -139,11 +140,21 @@ def _titled(title: str, entries: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _changed(before: Reference, after: Reference) -> Iterator[list[str]]:
     for name in sorted(after.steps.keys() & before.steps.keys()):
-        found = differences(name, before.steps[name], after.steps[name])
+        found = _changes_of(name, before.steps[name], after.steps[name])
         lines = [_difference(one) for one in found if not varies(one.got)]
         if lines:
             more = len(lines) - SHOWN_OF_A_SCENARIO
             yield [*lines[:SHOWN_OF_A_SCENARIO], *([f"{name}  … and {more} more"] * (more > 0))]
+
+
+def _changes_of(name: str, before: Sequence[Step], after: Sequence[Step]) -> Iterator[Difference]:
+    """The differences of steps with the same label, around those that came and went."""
+    old, new = ([str(step["step"]) for step in steps] for steps in (before, after))
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for _, start, end, new_start, new_end in matcher.get_opcodes():
+        for one in differences(name, before[start:end], after[new_start:new_end]):
+            number, _, label = one.step.partition(". ")
+            yield replace(one, step=f"{new_start + int(number)}. {label}")
 
 
 def _difference(one: Difference) -> str:

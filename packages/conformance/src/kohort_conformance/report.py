@@ -67,7 +67,7 @@ class Report:
     def score(self) -> str:
         """The first line of the report.
 
-        As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 otherwise with an argument;
+        As in "455 of 460 scenarios as Apache Kafka 4.4.0 (98.9 %), 2 otherwise with an argument;
         2,900 of …".
         """
         same, total, argued = self.count("same"), len(self.verdicts), self.count("argued")

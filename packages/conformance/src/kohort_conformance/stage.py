@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -36,6 +37,8 @@ SETTLE_SECONDS = 0.6
 POLL_SECONDS = 0.05
 GROUP = 32
 """The resource type of groups in configs."""
+NO_TOPIC = uuid.UUID(int=77)
+"""An id that no topic has."""
 GROUPS_OWN = 8
 """The source of a config that the group has itself."""
 
@@ -60,6 +63,15 @@ class Response(Protocol):
 NOTHING: dict[str, Any] = {}
 
 Show: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+async def topic_id(client: Client, topic: str) -> uuid.UUID:
+    """The id that Metadata gives a topic, unrecorded; one that nobody has if there is none."""
+    told = await client.quiet(
+        "Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False
+    )
+    known = uuid.UUID(told["topics"][0]["topic_id"] or str(NO_TOPIC))
+    return known if known.int else NO_TOPIC
 
 
 async def alter_group(client: Client, group: str, **configs: str) -> None:

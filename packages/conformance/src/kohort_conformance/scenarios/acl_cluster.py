@@ -88,6 +88,20 @@ def _alter_broker(**operation: Any) -> Values:
     return lambda _: {"resources": [resource], "validate_only": True}
 
 
+def _replace_broker(_: Stage) -> Fields:
+    """All that the default of brokers has: Kafka does not let min.insync.replicas be removed."""
+    values = {"message.max.bytes": "1000000", "min.insync.replicas": "1"}
+    configs = [{"name": name, "value": value} for name, value in values.items()]
+    resource = {"resource_type": BROKER, "resource_name": "", "configs": configs}
+    return {"resources": [resource], "validate_only": True}
+
+
+def _alter_metrics(**operation: Any) -> Values:
+    config = {"name": "interval.ms", "value": "1000", **operation}
+    resource = {"resource_type": METRICS, "resource_name": "x", "configs": [config]}
+    return lambda _: {"resources": [resource], "validate_only": True}
+
+
 APIS: Final[dict[str, tuple[str, tuple[int, ...], int, Values]]] = {
     "create_topics": (
         "CreateTopics",
@@ -123,6 +137,11 @@ APIS: Final[dict[str, tuple[str, tuple[int, ...], int, Values]]] = {
     "describe_configs": ("DescribeConfigs", (1, 4), DESCRIBE_CONFIGS, _broker_configs),
     "incremental_alter_configs": (
         "IncrementalAlterConfigs", (0, 1), ALTER_CONFIGS, _alter_broker(config_operation=0),
+    ),
+    "alter_configs": ("AlterConfigs", (0, 2), ALTER_CONFIGS, _replace_broker),
+    "alter_configs_of_metrics": ("AlterConfigs", (0, 2), ALTER_CONFIGS, _alter_metrics()),
+    "incremental_alter_configs_of_metrics": (
+        "IncrementalAlterConfigs", (0, 1), ALTER_CONFIGS, _alter_metrics(config_operation=0),
     ),
     "list_config_resources": (
         "ListConfigResources", (0, 1), DESCRIBE_CONFIGS, lambda _: {"resource_types": [16]},

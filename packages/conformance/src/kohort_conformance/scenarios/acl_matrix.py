@@ -16,8 +16,7 @@ from kohort_conformance.acls import ALL, DESCRIBE, GROUP, TOPIC, TRANSACTIONAL_I
 from kohort_conformance.batches import TRANSACTIONAL, RecordBatch
 from kohort_conformance.members import protocols
 from kohort_conformance.scenario import SECURED, scenario
-from kohort_conformance.scenarios.commits import topic_id
-from kohort_conformance.stage import Stage
+from kohort_conformance.stage import Stage, topic_id
 
 USER: Final = "user0"
 GOOD: Final = RecordBatch().encode()
@@ -130,11 +129,11 @@ def _commit(scene: Scene, group: str, **values: Any) -> Fields:
     return {"group_id": group, "generation_id_or_member_epoch": -1, "topics": topics, **values}
 
 
-def _commit_by_id(scene: Scene) -> Iterable[Fields]:
+def _commit_by_id(scene: Scene, **values: Any) -> Iterable[Fields]:
     partitions = [{"partition_index": 0, "committed_offset": 3}]
     topics = [{"topic_id": one, "partitions": partitions} for one in scene.topic_ids]
     return [
-        {"group_id": group, "generation_id_or_member_epoch": -1, "topics": topics}
+        {"group_id": group, "generation_id_or_member_epoch": -1, "topics": topics, **values}
         for group in scene.groups
     ]
 
@@ -162,6 +161,12 @@ def _txn_commit(scene: Scene) -> Iterable[Fields]:
             commit = _commit(scene, group, transactional_id=transactional_id, producer_id=5)
             del commit["generation_id_or_member_epoch"]
             yield {**commit, "producer_epoch": 0, "generation_id": -1}
+
+
+def _txn_commit_by_id(scene: Scene) -> Iterable[Fields]:
+    for transactional_id in scene.transactional_ids:
+        producer = {"transactional_id": transactional_id, "producer_id": 5, "producer_epoch": 0}
+        yield from _commit_by_id(scene, **producer)
 
 
 def _add_partitions(scene: Scene) -> Iterable[Fields]:
@@ -446,7 +451,9 @@ MATRIX: Final[dict[str, tuple[str, tuple[int, ...], Requests]]] = {
             lambda scene: {"group_ids": scene.groups, "include_authorized_operations": True}
         ),
     ),
-    "delete_groups": ("DeleteGroups", (0, 2), once(lambda scene: {"groups_names": scene.groups})),
+    "delete_groups": (
+        "DeleteGroups", (0, 2, 3), once(lambda scene: {"groups_names": scene.groups}),
+    ),
     "init_producer_id": (
         "InitProducerId",
         (0, 5),
@@ -474,6 +481,7 @@ MATRIX: Final[dict[str, tuple[str, tuple[int, ...], Requests]]] = {
         ],
     ),
     "txn_offset_commit": ("TxnOffsetCommit", (0, 3, 5), _txn_commit),
+    "txn_offset_commit_by_id": ("TxnOffsetCommit", (6,), _txn_commit_by_id),
     "end_txn": (
         "EndTxn",
         (0, 5),

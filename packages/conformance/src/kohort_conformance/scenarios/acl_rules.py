@@ -97,6 +97,86 @@ async def denied_operations(stage: Stage) -> None:
 
 
 @scenario(profile=SECURED)
+async def hosts_of_networks(stage: Stage) -> None:
+    """A host can be a network in CIDR notation, of IPv4 or IPv6."""
+    client = await stage.client("a", USER)
+    for number, host in enumerate(
+        (
+            "127.0.0.0/8",
+            "127.0.0.1/32",
+            "127.0.0.0/31",
+            "127.0.0.2/31",
+            "127.9.9.9/8",
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "::/0",
+            "127.0.0.0",
+        )
+    ):
+        topic = await stage.create_topic(f"topic-{number}")
+        await grant(stage, entry(USER, DESCRIBE, TOPIC, topic, host=host))
+        stage.note(f"from {host}", await offsets(client, topic))
+
+
+@scenario(profile=SECURED)
+async def networks_that_there_are_not(stage: Stage) -> None:
+    """A host with a slash must be a network; one without may be anything."""
+    admin = await stage.client("a")
+    for host in (
+        "127.0.0.0/33",
+        "127.0.0.0/-1",
+        "127.0.0.0/",
+        "127.0.0.0/08",
+        "127.0.0.0/8/8",
+        " 127.0.0.0/8",
+        "127.0.0/8",
+        "256.0.0.0/8",
+        "host/8",
+        "/8",
+        "/",
+        "*/8",
+        "::/129",
+        "::/-1",
+        "::ffff:127.0.0.1/128",
+        "::ffff:7f00:1/128",
+        "::127.0.0.1/128",
+        "::1",
+        "fe80::/10",
+        "fe80::1/64",
+        "fe80:::/10",
+        "1:2/3",
+        "nowhere",
+        "",
+    ):
+        one = entry(USER, DESCRIBE, TOPIC, stage.topic, host=host)
+        stage.acls.append(exactly(one))
+        told = await admin.quiet("CreateAcls", 3, creations=[one])
+        stage.note(host, told["results"])
+
+
+@scenario(profile=SECURED)
+async def networks_that_deny(stage: Stage) -> None:
+    """A denial from a network beats what is allowed from the host, and the other way round."""
+    client = await stage.client("a", USER)
+    for number, (allowed, denied) in enumerate(
+        (
+            ("127.0.0.1", "127.0.0.0/8"),
+            ("127.0.0.0/8", "127.0.0.1"),
+            ("127.0.0.0/8", "10.0.0.0/8"),
+            ("127.0.0.0/24", "127.0.0.0/8"),
+            ("127.0.0.0/8", "*"),
+        )
+    ):
+        topic = await stage.create_topic(f"topic-{number}")
+        await grant(
+            stage,
+            entry(USER, ALL, TOPIC, topic, host=allowed),
+            entry("*", DESCRIBE, TOPIC, topic, permission=DENY, host=denied),
+        )
+        stage.note(f"{allowed} but not {denied}", await offsets(client, topic))
+
+
+@scenario(profile=SECURED)
 async def prefixes(stage: Stage) -> None:
     """An entry with a prefix is about every name that begins with it; others' are not mine."""
     client = await stage.client("a", USER)

@@ -307,16 +307,28 @@ async def update_features(client: Client, *updates: tuple[str, int, int], versio
     )
 
 
+async def level_in_force(client: Client) -> int:
+    """The level of metadata.version, which stands for the release."""
+    told = await client.quiet(
+        "ApiVersions", 4, client_software_name="s", client_software_version="1"
+    )
+    levels = {one["name"]: one["max_version_level"] for one in told["finalized_features"]}
+    return int(levels["metadata.version"])
+
+
 @scenario
 async def features(stage: Stage) -> None:
     """Updates to the level in force are accepted, others of the release refused."""
     a = await stage.client()
+    level = await level_in_force(a)
     for version in (1, 2):
-        await update_features(a, ("metadata.version", 30, 1), version=version)
-        await update_features(a, ("metadata.version", 25, 2), version=version)
+        await update_features(a, ("metadata.version", level, 1), version=version)
+        await update_features(a, ("metadata.version", level - 5, 2), version=version)
         await update_features(a, version=version)
-    for level, kind in ((25, 1), (25, 3), (99, 1), (0, 2), (-1, 1), (30, 0), (30, 9)):
-        await update_features(a, ("metadata.version", level, kind))
+    for other, kind in (
+        (level - 5, 1), (level - 5, 3), (99, 1), (0, 2), (-1, 1), (level, 0), (level, 9),
+    ):  # fmt: skip
+        await update_features(a, ("metadata.version", other, kind))
 
 
 @scenario
@@ -325,4 +337,5 @@ async def features_that_do_not_exist(stage: Stage) -> None:
     a = await stage.client()
     await update_features(a, ("odd.version", 1, 1))
     await update_features(a, ("odd.version", 0, 2))
-    await update_features(a, ("metadata.version", 30, 1), ("odd.version", 1, 1), version=2)
+    level = await level_in_force(a)
+    await update_features(a, ("metadata.version", level, 1), ("odd.version", 1, 1), version=2)

@@ -16,7 +16,7 @@ from kohort_conformance.members import (
     until_rebalancing,
 )
 from kohort_conformance.scenario import scenario
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import Client, Stage, topic_id
 
 EVERY_VERSION = range(2, 10)
 
@@ -25,12 +25,6 @@ async def stored(client: Client, group: str, topic: str, *partitions: int) -> No
     """Record what OffsetFetch says of some partitions (0 when none are named)."""
     asked = [{"name": topic, "partition_indexes": partitions or (0,)}]
     await client.ask("OffsetFetch", 7, group_id=group, topics=asked)
-
-
-async def topic_id(client: Client, topic: str) -> uuid.UUID:
-    """The id that Metadata gives a topic."""
-    told = await client.quiet("Metadata", 12, topics=[{"name": topic}])
-    return uuid.UUID(told["topics"][0]["topic_id"])
 
 
 def by_id(topic: uuid.UUID | None, offset: int, *partitions: int) -> dict[str, Any]:

@@ -87,6 +87,32 @@ async def synonyms(stage: Stage) -> None:
 
 
 @scenario
+async def every_config(stage: Stage) -> None:
+    """All configs that a topic has, with their types and what stands behind them."""
+    name = await stage.create_topic()
+    a = await stage.client()
+    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
+    told = await a.quiet("DescribeConfigs", 4, resources=[resource], include_synonyms=True)
+    for one in sorted(told["results"][0]["configs"], key=lambda config: str(config["name"])):
+        stage.note(one["name"], {key: value for key, value in one.items() if key != "name"})
+
+
+@scenario
+async def limits_of_newer_configs(stage: Stage) -> None:
+    """The least values, those below, and the greatest, of configs that Kafka 4.4 brought."""
+    name = await stage.create_topic()
+    a = await stage.client()
+    for key, values in (
+        ("max.decompressed.message.bytes", ("1", "0", "2147483639", "2147483640")),
+        ("remote.copy.lag.ms", ("-1", "-2", "0", "86400000")),
+        ("remote.copy.lag.bytes", ("-1", "-2", "0", "1000")),
+        ("errors.deadletterqueue.group.enable", ("true", "false", "yes")),
+    ):
+        for value in values:
+            await alter(a, name, (key, SET, value), validate_only=True)
+
+
+@scenario
 async def unknown_topic(stage: Stage) -> None:
     """A topic that does not exist, and a name that none can have."""
     a = await stage.client()
@@ -376,6 +402,25 @@ async def group_configs(stage: Stage) -> None:
     await change(a, GROUP, group, (key, DELETE, None))
     await until_set(a, GROUP, group, key, "45000")
     await ask_about(a, GROUP, group, [key])
+
+
+@scenario
+async def newer_group_configs(stage: Stage) -> None:
+    """Values of configs of groups that Kafka 4.4 brought."""
+    a = await stage.client()
+    for key, values in (
+        ("errors.deadletterqueue.copy.record.enable", ("true", "yes")),
+        ("errors.deadletterqueue.topic.name", ("", "t", "dlq.t", "a b", "__consumer_offsets")),
+        ("streams.assignor.name", ("sticky", "highly_available", "odd", "")),
+        ("streams.rack.aware.assignment.tags", ("", "zone", "zone,rack", "zone,zone", "a b")),
+        ("streams.task.offset.interval.ms", ("60000", "1")),
+        ("streams.num.warmup.replicas", ("2",)),
+        ("streams.acceptable.recovery.lag", ("10000",)),
+        ("consumer.assignor.offload.enable", ("true",)),
+        ("share.assignor.offload.enable", ("true",)),
+    ):
+        for value in values:
+            await change(a, GROUP, stage.group, (key, SET, value), validate_only=True)
 
 
 @scenario

@@ -64,7 +64,7 @@ async def api_versions(stage: Stage) -> None:
     The rest of the response depends on the server.
     """
     a = await stage.client()
-    for version in range(5):
+    for version in range(6):
         response = await a.quiet(
             "ApiVersions", version, client_software_name="kohort", client_software_version="1.0"
         )
@@ -81,7 +81,7 @@ async def api_versions(stage: Stage) -> None:
 async def api_versions_of_the_future(stage: Stage) -> None:
     """An unknown version of ApiVersions gets 35 in the form of version 0; the connection lives."""
     a = await stage.client()
-    for version in (5, 99, 32_767):
+    for version in (6, 99, 32_767):
         call = a.connection.expect("ApiVersions", 0)
         correlation = call.correlation_id
         body = header(18, version, correlation, flexible=True) + b"\x01\x01\0"

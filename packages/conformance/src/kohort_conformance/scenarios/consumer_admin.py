@@ -240,7 +240,7 @@ async def delete(stage: Stage) -> None:
     topic = await known_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     await a.committing(topic, {0: 1, 1: 2}).quiet()
-    for version in range(3):
+    for version in range(4):
         await a.client.ask("DeleteGroups", version, groups_names=[stage.group])
     await a.leave()
     log = await GroupLog.of(stage)

@@ -24,9 +24,9 @@ from kohort_conformance.members import committed
 from kohort_conformance.mixed_members import classic_member, rejoined
 from kohort_conformance.producers import producer
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import by_id, stored, topic_id
+from kohort_conformance.scenarios.commits import by_id, stored
 from kohort_conformance.scenarios.consumer_regexes import literal
-from kohort_conformance.stage import Client, Stage, how_long
+from kohort_conformance.stage import NO_TOPIC, Client, Stage, how_long, topic_id
 
 
 async def fetch(
@@ -354,6 +354,16 @@ async def fetch_from_an_empty_group(stage: Stage) -> None:
 @scenario
 async def transactional_commit(stage: Stage) -> None:
     """TxnOffsetCommit hears 22 for an epoch that is not the member's."""
+    await commit_in_transactions(stage, 4)
+
+
+@scenario
+async def transactional_commit_by_topic_id(stage: Stage) -> None:
+    """From version 6 on it hears 113 for an epoch of the past."""
+    await commit_in_transactions(stage, 6)
+
+
+async def commit_in_transactions(stage: Stage, version: int) -> None:
     topic = await known_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     one = await producer(stage, "p")
@@ -368,10 +378,44 @@ async def transactional_commit(stage: Stage) -> None:
         ("", a.epoch),
     ):
         await one.commit_offsets(
-            stage.group, topic, {0: 1}, member_id=member_id, generation_id=epoch
+            stage.group, topic, {0: 1}, version, member_id=member_id, generation_id=epoch
         )
     await one.end(True)
     await stored(a.client, stage.group, topic)
+
+
+@scenario
+async def transactional_commit_of_an_unknown_group(stage: Stage) -> None:
+    """In each version: a group that is not there, and one that is Empty."""
+    topic = await known_topic(stage)
+    a = await settled(stage, topic, "a")
+    await a.leave()
+    for version in (4, 5, 6):
+        one = await producer(stage, f"p{version}")
+        for group in (stage.group, stage.group_named(f"none-{version}")):
+            if version == 4:
+                await one.add_offsets(group)
+            for member_id, epoch in (("a", 1), ("a", 0), ("a", -1), ("", 3)):
+                await one.commit_offsets(
+                    group, topic, {0: 1}, version, member_id=member_id, generation_id=epoch
+                )
+        await one.end(False, 4 if version == 4 else 5)
+
+
+@scenario
+async def transactional_commit_mixed_with_unknown_topics(stage: Stage) -> None:
+    """A stale epoch beside ids that nobody has: each partition has its own error."""
+    topic = await known_topic(stage, partitions=2)
+    a, _ = await settled(stage, topic, "a", "b")
+    one = await producer(stage, "p")
+    known = await topic_id(a.client, topic)
+    topics = [by_id(NO_TOPIC, 1), by_id(known, 2, 0, 1, 9), by_id(None, 3)]
+    for epoch in (a.epoch, 1, a.epoch + 1):
+        await one.commit_offsets(
+            stage.group, topic, {}, 6, topics=topics, member_id="a", generation_id=epoch
+        )
+    await one.end(True, 5)
+    await stored(a.client, stage.group, topic, 0, 1)
 
 
 @scenario

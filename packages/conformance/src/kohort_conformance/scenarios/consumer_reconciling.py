@@ -363,7 +363,7 @@ async def leaves_within_the_interval(stage: Stage) -> None:
 
 @scenario
 async def fields_that_bump_nothing(stage: Stage) -> None:
-    """A rack, a timeout, an assignor and a client id are stored without a new epoch."""
+    """A rack, a timeout and a client id are stored without a new epoch, unlike an assignor."""
     topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     log = await GroupLog.of(stage)
@@ -378,6 +378,23 @@ async def fields_that_bump_nothing(stage: Stage) -> None:
     await log.record("client id")
     await a.beat(rack_id="r", rebalance_timeout=7_000, server_assignor="range")
     await log.record("the same again")
+    await show(a.client, stage.group)
+
+
+@scenario
+async def assignors_that_bump_nothing(stage: Stage) -> None:
+    """There is a new epoch only if another assignor is to be used than so far."""
+    topic = await named_topic(stage, partitions=2)
+    a, b, c = await settled(stage, topic, "a", "b", "c")
+    log = await GroupLog.of(stage)
+    await a.beat(server_assignor="uniform")
+    await log.record("the first of the server's")
+    await b.beat(server_assignor="uniform")
+    await log.record("as a")
+    await c.beat(server_assignor="range")
+    await log.record("fewer than name uniform")
+    await b.beat(server_assignor="range")
+    await log.record("most name range")
     await show(a.client, stage.group)
 
 

@@ -124,6 +124,7 @@ async def from_names_to_a_regex(stage: Stage) -> None:
     topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     await a.beat(subscribed_topic_names=[], subscribed_topic_regex=own(stage, "t.*"))
+    await stage.settle()
     await a.acking().quiet()
     await a.reaches(4)
     await show(a.client, stage.group)

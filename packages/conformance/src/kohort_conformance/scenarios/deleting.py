@@ -18,7 +18,9 @@ from kohort_conformance.scenario import scenario
 from kohort_conformance.scenarios.commits import stored
 from kohort_conformance.stage import Client, Stage
 
-EVERY_VERSION = range(3)
+EVERY_VERSION = range(4)
+WITHOUT_MESSAGES, WITH_MESSAGES = 2, 3
+"""Versions of DeleteGroups."""
 
 
 async def delete(client: Client, *groups: str, version: int = 2) -> None:
@@ -74,14 +76,17 @@ async def no_groups(stage: Stage) -> None:
 async def live_groups(stage: Stage) -> None:
     """Stable, Preparing and Completing groups are not deleted."""
     [a] = await stable(stage, "a")
-    await delete(a.client, stage.group)
+    for version in (WITHOUT_MESSAGES, WITH_MESSAGES):
+        await delete(a.client, stage.group, version=version)
     b = await (await member(stage, "b")).handshake()
     joining = b.joining()
     await until_rebalancing(a)
-    await delete(a.client, stage.group)
+    for version in (WITHOUT_MESSAGES, WITH_MESSAGES):
+        await delete(a.client, stage.group, version=version)
     await a.joining().quiet()
     await joining.quiet()
-    await delete(a.client, stage.group)
+    for version in (WITHOUT_MESSAGES, WITH_MESSAGES):
+        await delete(a.client, stage.group, version=version)
     await a.heartbeat()
 
 
@@ -129,6 +134,23 @@ async def same_group_twice(stage: Stage) -> None:
     none = stage.group_named("none")
     await delete(a.client, stage.group, stage.group)
     await delete(a.client, none, none)
+    await delete(a.client, none, none, version=WITH_MESSAGES)
+
+
+@scenario
+async def groups_of_each_kind(stage: Stage) -> None:
+    """One request names an Empty group, a live one, an unknown one and the empty id."""
+    topic = await stage.create_topic()
+    for version in (WITHOUT_MESSAGES, WITH_MESSAGES):
+        empty = await member(stage, f"empty {version}", group=stage.group_named(f"empty-{version}"))
+        await empty.committing(topic, {0: 5}).quiet()
+        live = stage.group_named(f"live-{version}")
+        await stable(stage, f"live {version}", group=live)
+        for group in (empty.group, live, stage.group_named("none")):
+            await delete(empty.client, group, version=version)
+        asked = [live, stage.group_named("none"), empty.group]
+        told = await empty.client.quiet("DeleteGroups", version, groups_names=asked)
+        stage.note(f"v{version}", sorted(told["results"], key=lambda one: str(one["group_id"])))
 
 
 @scenario

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
 from kohort_conformance.scenarios.fetching import LARGE, fill, filled, part
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import Client, Stage, topic_id
 
 
 async def fetch(

@@ -8,9 +8,8 @@ from typing import Any
 
 from kohort_conformance.batches import RecordBatch, records
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
 from kohort_conformance.scenarios.produce import GOOD, to
-from kohort_conformance.stage import Client, Parked, Stage
+from kohort_conformance.stage import Client, Parked, Stage, topic_id
 
 BY_NAME = range(4, 13)
 BY_ID = range(13, 19)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from kohort_conformance.producers import NEW, OLD, PlayedProducer, producer
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
 from kohort_conformance.scenarios.fetching import BY_ID, BY_NAME, LARGE, fetch, fetching, part
 from kohort_conformance.scenarios.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from kohort_conformance.scenarios.list_offsets import ask as list_offsets
 from kohort_conformance.scenarios.produce import produce
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import Client, Stage, topic_id
 
 UNCOMMITTED, COMMITTED = 0, 1
 LEVELS = (UNCOMMITTED, COMMITTED)

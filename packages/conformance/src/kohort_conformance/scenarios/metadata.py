@@ -6,9 +6,8 @@ import uuid
 from typing import Any
 
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
 from kohort_conformance.scenarios.topics import until_told
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import Client, Stage, topic_id
 
 EVERY_VERSION = range(14)
 

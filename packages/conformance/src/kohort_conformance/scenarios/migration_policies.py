@@ -112,9 +112,21 @@ async def disabled_upgrade(stage: Stage) -> None:
 
 
 @scenario(profile="disabled")
-async def disabled_downgrade(stage: Stage) -> None:
-    """With the policy disabled a group of classic members alone stays a consumer group."""
-    await downgrade(stage)
+async def disabled_classic_join(stage: Stage) -> None:
+    """With the policy disabled no member of the classic protocol joins a consumer group."""
+    topic = await known_topic(stage, partitions=2)
+    a = await settled(stage, topic, "a")
+    b = await classic_member(stage, "b", topic)
+    static = await classic_member(stage, "static", topic, id="", instance="i")
+    log = await GroupLog.of(stage)
+    for version in range(10):
+        await b.join(version)
+        await b.join(version, member_id="")
+        await b.join(version, member_id="a")
+    await static.join()
+    await log.record("refused")
+    await show(a.client, stage.group)
+    await a.beat()
 
 
 @scenario(profile="disabled")

@@ -6,8 +6,7 @@ import uuid
 
 from kohort_conformance.members import committed, member, stable, until_rebalancing
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import Client, Stage, topic_id
 
 ONE_GROUP = range(1, 8)
 MANY_GROUPS = range(8, 10)

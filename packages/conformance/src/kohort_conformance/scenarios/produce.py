@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import uuid
 from typing import Any
 
 from kohort_conformance.batches import LOG_APPEND_TIME, BatchRecord, RecordBatch, records
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import Client, Stage, topic_id
 
 EVERY_VERSION = range(3, 13)
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+BATCH_HEADER = 61
 GOOD = RecordBatch().encode()
 TOO_FAR = 4_102_444_800_000
 """A time (in 2100) that is far more than an hour ahead."""
@@ -373,6 +374,20 @@ async def unknown_codecs(stage: Stage) -> None:
         client = await stage.client(f"codec {codec}")
         await refused(client, topic, RecordBatch(attributes=codec).encode())
     await end(await stage.client("z"), topic)
+
+
+@scenario
+async def decompressed_size(stage: Stage) -> None:
+    """A compressed batch with a record that is larger than the topic allows; others may be so."""
+    topic = await stage.create_topic(max_decompressed_message_bytes="1000")
+    a = await stage.client()
+    for values in ((900,), (993,), (994,), (5_000,), (900, 900), (900, 994)):
+        plain = RecordBatch(records(*(b"v" * size for size in values))).encode()
+        body = gzip.compress(plain[BATCH_HEADER:], mtime=0)
+        packed = RecordBatch(attributes=GZIP, count=len(values), body=body)
+        await produce(a, topic, plain)
+        await produce(a, topic, packed.encode())
+        await end(a, topic)
 
 
 @scenario

@@ -155,7 +155,7 @@ async def other_requests_first(stage: Stage) -> None:
 @scenario(profile=SECURED)
 async def versions_before_the_handshake(stage: Stage) -> None:
     """ApiVersions may come first, in each version; the login goes on after it."""
-    for version in range(5):
+    for version in range(6):
         a = await stage.stranger(f"v{version}")
         told = await a.quiet("ApiVersions", version, **(SOFTWARE if version > 2 else {}))
         stage.note("error code", told["error_code"])
@@ -176,7 +176,7 @@ async def versions_twice(stage: Stage) -> None:
 async def versions_again_after_an_error(stage: Stage) -> None:
     """ApiVersions that was refused may be sent again: an unknown version, a bad name."""
     a = await stage.stranger()
-    for version in (99, 5):
+    for version in (99, 6):
         await raw(a, "ApiVersions", version, b"\0")
     for name in ("", "-", "a b"):
         await a.ask("ApiVersions", 3, **{**SOFTWARE, "client_software_name": name})
@@ -197,7 +197,7 @@ async def malformed_versions(stage: Stage) -> None:
 @scenario(profile=SECURED)
 async def versions_after_the_handshake(stage: Stage) -> None:
     """ApiVersions between SaslHandshake and SaslAuthenticate is refused."""
-    for version in range(5):
+    for version in range(6):
         a = await stage.stranger(f"v{version}")
         await Login(a).handshake()
         await a.ask("ApiVersions", version, **(SOFTWARE if version > 2 else {}))
@@ -208,7 +208,7 @@ async def versions_after_the_handshake(stage: Stage) -> None:
 async def versions_after_the_login(stage: Stage) -> None:
     """ApiVersions is answered after the login as everywhere, twice too."""
     a = await stage.client("a", USER)
-    for version in (0, 3):
+    for version in (0, 3, 5):
         for _ in range(2):
             told = await a.quiet("ApiVersions", version, **(SOFTWARE if version > 2 else {}))
             stage.note(f"v{version}", told["error_code"])

@@ -7,8 +7,7 @@ from typing import Any
 
 from kohort_conformance.batches import RecordBatch, records
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import Client, Stage, topic_id
 
 CONFIGS_COMPARED = frozenset(
     {

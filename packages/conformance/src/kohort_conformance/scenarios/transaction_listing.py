@@ -146,7 +146,7 @@ async def coordinator_of_odd_keys(stage: Stage) -> None:
 async def feature(stage: Stage) -> None:
     """ApiVersions tells that transaction.version is 2; who may use level 0 is told from v4 on."""
     a = await stage.client()
-    for version in (3, 4):
+    for version in (3, 4, 5):
         told = await a.quiet(
             "ApiVersions", version, client_software_name="s", client_software_version="1"
         )

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from kohort_conformance.members import gather_round, look, member, stable, static_group
-from kohort_conformance.producers import NEW, OLD, PlayedProducer, newcomer, producer
+from kohort_conformance.producers import BY_ID, NEW, OLD, PlayedProducer, newcomer, producer
 from kohort_conformance.scenario import scenario
+from kohort_conformance.scenarios.commits import by_id
 from kohort_conformance.scenarios.transaction_partitions import covered
-from kohort_conformance.stage import Client, Stage
+from kohort_conformance.stage import NO_TOPIC, Client, Stage, topic_id
 
-EVERY_VERSION = range(6)
+EVERY_VERSION = range(7)
 OF_OLD_PROTOCOL = range(5)
-WITH_MEMBERS = range(3, 6)
+WITH_MEMBERS = range(3, 7)
 """Versions that carry group member and generation."""
 NOBODY = 2**60
 
@@ -52,12 +53,13 @@ async def new_protocol(stage: Stage) -> None:
     """Version 5 adds the group to the transaction, or begins one with it."""
     topic = await stage.create_topic()
     a = await producer(stage)
-    for commit in (True, False):
-        await a.commit_offsets(stage.group, topic, {0: 7 if commit else 8}, NEW)
-        await covered(a)
-        await offsets(a.client, stage.group, topic)
-        await a.end(commit, NEW)
-        await offsets(a.client, stage.group, topic)
+    for version in (NEW, BY_ID):
+        for commit in (True, False):
+            await a.commit_offsets(stage.group, topic, {0: 7 if commit else 8}, version)
+            await covered(a)
+            await offsets(a.client, stage.group, topic)
+            await a.end(commit, NEW)
+            await offsets(a.client, stage.group, topic)
 
 
 @scenario
@@ -130,11 +132,67 @@ async def unknown_partitions(stage: Stage) -> None:
 
 
 @scenario
+async def topic_ids(stage: Stage) -> None:
+    """Ids that nobody has, also the zero id, are unknown one by one; the others are stored."""
+    topic = await stage.create_topic(partitions=2)
+    a = await producer(stage)
+    known = await topic_id(a.client, topic)
+    for topics in (
+        [by_id(NO_TOPIC, 1, 0, 1)],
+        [by_id(None, 1)],
+        [by_id(NO_TOPIC, 1), by_id(known, 2, 0, 1, 7), by_id(None, 3)],
+        [by_id(known, 4), by_id(known, 5, 1)],
+        [by_id(known, 6, 1, 1)],
+        [],
+    ):
+        await a.commit_offsets(stage.group, topic, {}, BY_ID, topics=topics)
+        await covered(a)
+    await a.end(True, NEW)
+    await offsets(a.client, stage.group, topic, 0, 1)
+
+
+@scenario
+async def id_of_a_deleted_topic(stage: Stage) -> None:
+    """The id of a topic that was deleted is unknown, also once there is another of its name."""
+    topic = await stage.create_topic()
+    a = await producer(stage)
+    known = await topic_id(a.client, topic)
+    await stage.delete_topic(topic)
+    await a.commit_offsets(stage.group, topic, {}, BY_ID, topics=[by_id(known, 1)])
+    await stage.create_topic()
+    await a.commit_offsets(stage.group, topic, {}, BY_ID, topics=[by_id(known, 1)])
+    await a.commit_offsets(stage.group, topic, {0: 2}, BY_ID)
+    await a.end(True, NEW)
+    await offsets(a.client, stage.group, topic)
+
+
+@scenario
+async def order_of_checks_by_id(stage: Stage) -> None:
+    """Unknown ids are unknown whatever producer and member; the rest gets their errors."""
+    topic = await stage.create_topic()
+    await stable(stage, "one")
+    a = await producer(stage)
+    known = await topic_id(a.client, topic)
+    for values in (
+        {"member_id": "nobody", "generation_id": 1},
+        {"member_id": "nobody", "generation_id": -1},
+        {"generation_id": 7},
+        {"producer_epoch": 7},
+        {"producer_id": NOBODY},
+        {"transactional_id": ""},
+        {"group_id": ""},
+        {"group_id": "", "member_id": "nobody", "generation_id": 1},
+    ):
+        for topics in ([by_id(NO_TOPIC, 1)], [by_id(NO_TOPIC, 1), by_id(known, 2, 0, 9)]):
+            await a.commit_offsets(stage.group, topic, {}, BY_ID, topics=topics, **values)
+
+
+@scenario
 async def no_partitions(stage: Stage) -> None:
     """No topics, and a topic without partitions."""
     topic = await stage.create_topic()
     a = await joined(stage)
-    for version in (0, 3, 4, 5):
+    for version in (0, 3, 4, 5, 6):
         await a.commit_offsets(stage.group, topic, {}, version)
         await a.commit_offsets(stage.group, topic, {}, version, topics=[])
     await a.end(True)

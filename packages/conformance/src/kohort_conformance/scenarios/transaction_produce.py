@@ -8,11 +8,10 @@ from typing import Any
 from kohort_conformance.batches import CONTROL, TRANSACTIONAL
 from kohort_conformance.producers import NEW, OLD, PlayedProducer, newcomer, producer, steady
 from kohort_conformance.scenario import scenario
-from kohort_conformance.scenarios.commits import topic_id
 from kohort_conformance.scenarios.idempotence import numbered
 from kohort_conformance.scenarios.produce import GOOD, fetched, produce, to
 from kohort_conformance.scenarios.transaction_partitions import covered
-from kohort_conformance.stage import Stage
+from kohort_conformance.stage import Stage, topic_id
 
 VERIFIED = range(3, 12)
 """Versions by which a partition has to be added first."""

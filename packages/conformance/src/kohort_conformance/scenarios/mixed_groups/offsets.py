@@ -5,6 +5,7 @@ from __future__ import annotations
 from kohort_conformance.consumers import consumer, joined, show
 from kohort_conformance.members import look
 from kohort_conformance.mixed_members import mixed
+from kohort_conformance.producers import producer
 from kohort_conformance.scenario import scenario
 from kohort_conformance.stage import Stage
 
@@ -23,6 +24,21 @@ async def classic_member_commits(stage: Stage) -> None:
     c = await joined(await consumer(stage, "c", topic))
     await b.commit(topic, {0: 5})
     await c.leave()
+
+
+@scenario
+async def classic_member_commits_in_transactions(stage: Stage) -> None:
+    """Each version of TxnOffsetCommit by a classic member, and with another generation."""
+    _, b, topic = await mixed(stage)
+    one = await producer(stage, "p")
+    for version in (4, 5, 6):
+        if version == 4:
+            await one.add_offsets(stage.group)
+        for generation in (b.generation, b.generation - 1, b.generation + 1, -1, 0):
+            await one.commit_offsets(
+                stage.group, topic, {0: 1}, version, member_id=b.id, generation_id=generation
+            )
+        await one.end(True, 4 if version == 4 else 5)
 
 
 @scenario
@@ -58,7 +74,8 @@ async def admin_of_a_mixed_group(stage: Stage) -> None:
         await look(admin, stage.group, version)
     for version in (0, 1):
         await show(admin, stage.group, version)
-    await admin.ask("DeleteGroups", 2, groups_names=[stage.group])
+    for version in (2, 3):
+        await admin.ask("DeleteGroups", version, groups_names=[stage.group])
     await admin.ask(
         "OffsetDelete",
         0,
