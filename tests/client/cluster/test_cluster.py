@@ -3,6 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -366,6 +367,93 @@ async def test_a_node_that_is_always_the_wrong_one_is_an_error_in_the_end() -> N
         async with Cluster(fake.config(metadata_cluster_check_enable=False)) as cluster:
             await cluster.metadata()
             await cluster.connection(0, "other")
+
+
+async def test_a_connection_that_opens_during_a_rebootstrap_is_not_used() -> None:
+    """It leads to a node of the metadata that proved wrong."""
+    async with FakeCluster(nodes=3) as fake:
+        bootstrap = fake.brokers[0].address
+        async with Cluster(fake.config(bootstrap=bootstrap)) as cluster:
+            await cluster.metadata()
+            answer = fake.brokers[2]._api_versions
+            may_open = asyncio.Event()
+
+            async def slow(request: SimpleNamespace) -> dict[str, Any]:
+                answered = answer(request)
+                await may_open.wait()
+                return answered
+
+            fake.brokers[2].on("api_versions", slow)
+            opening = asyncio.create_task(
+                cluster._connections.get((2, ""), cluster.brokers[2].address)
+            )
+            await asyncio.sleep(0.01)
+            fake.id = "another"
+            fake.alive = fake.brokers[:2]
+            await cluster.connection(1, "other")
+            may_open.set()
+            with pytest.raises(BrokerUnreachableError, match="restarts from the bootstrap servers"):
+                await opening
+            assert {key for key, each in cluster._connections._open.items() if not each.closed} == {
+                (("127.0.0.1", fake.brokers[0].port), ""),
+                (1, "other"),
+            }
+
+
+async def test_a_connection_that_waits_to_be_opened_expects_the_node_that_was_named() -> None:
+    """Between the rebootstrap and its metadata no cluster is known."""
+    async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
+        await cluster.metadata()
+        fake.id = "another"
+        opening = asyncio.create_task(cluster._connections.get((1, ""), cluster.brokers[1].address))
+        await asyncio.sleep(0)
+        cluster._connections.restart()
+        with pytest.raises(BrokerUnreachableError):
+            await opening
+        assert expected(fake.brokers[1])[-1] == ("fake", 1)
+
+
+async def test_refusals_of_the_metadata_of_before_are_no_reason_for_another_rebootstrap() -> None:
+    async with FakeCluster(nodes=2) as fake:
+        bootstrap = fake.brokers[0].address
+        async with Cluster(fake.config(bootstrap=bootstrap)) as cluster:
+            await cluster.metadata()
+            answer = fake.brokers[1]._api_versions
+            is_late, may_refuse = asyncio.Event(), asyncio.Event()
+
+            async def refused_late(request: SimpleNamespace) -> dict[str, Any]:
+                answered = answer(request)
+                if answered.get("error_code"):
+                    if is_late.is_set():
+                        await may_refuse.wait()
+                    is_late.set()
+                return answered
+
+            fake.brokers[1].on("api_versions", refused_late)
+            fake.id = "another"
+            first, second = (
+                asyncio.create_task(cluster.connection(1, purpose)) for purpose in ("a", "b")
+            )
+            connection = await first
+            may_refuse.set()
+            await asyncio.wait((second,))
+            assert not connection.closed
+            assert not (await cluster.connection(1, "b")).closed
+            assert len(fake.brokers[0].asked("metadata")) <= 3
+
+
+async def test_leaders_of_another_cluster_are_known_whatever_their_epoch() -> None:
+    """Brokers before 2.8 have no topic ids, by which a topic would be another one."""
+    async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
+        fake.brokers[0].versions["metadata"] = fake.brokers[1].versions["metadata"] = (0, 9)
+        fake.lead("orders", 0, node=1, epoch=7)
+        async with Cluster(fake.config(bootstrap=fake.brokers[0].address)) as cluster:
+            assert await cluster.leader(TP) == Leader(1, 7)
+            fake.id = "another"
+            fake.alive = fake.brokers[:1]
+            fake.lead("orders", 0, node=0, epoch=0)
+            cluster.stale("orders")
+            assert await cluster.leader(TP) == Leader(0, 0)
 
 
 async def test_without_metadata_for_the_trigger_time_all_brokers_are_forgotten() -> None:

@@ -412,10 +412,7 @@ class Cluster:
         """Forget brokers, leaders and coordinators, and close all connections; may do nothing."""
         if not self.config.rebootstraps:
             return
-        self._connections.drop_all(
-            BrokerUnreachableError("the client restarts from the bootstrap servers")
-        )
-        self._connections.cluster_id = None
+        self._connections.restart()
         self._without_metadata_since = None
         self._coordinators.clear()
         self._cache.forget_brokers()

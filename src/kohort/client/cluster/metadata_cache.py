@@ -2,7 +2,8 @@
 
 Pure: time is an argument, in seconds of any monotonic clock. Metadata of a topic is valid until it
 is too old, or a caller reports it as `stale`. Leaders of a smaller epoch do not replace cached ones
-(`TopicMetadata.after`), so leader epochs are kept even when the metadata is stale.
+(`TopicMetadata.after`), so leader epochs are kept even when the metadata is stale. Those of another
+cluster are not compared.
 """
 
 from typing import Final
@@ -23,6 +24,7 @@ class MetadataCache:
         self.brokers: dict[int, BrokerNode] = {}
         """Brokers by node id."""
         self._max_age_s = max_age_s
+        self._cluster_id: str | None = None
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and time of the response
 
     def __repr__(self) -> str:
@@ -34,6 +36,10 @@ class MetadataCache:
     def learn(self, metadata: Metadata, now: float) -> None:
         """Cache a Metadata response."""
         self.brokers = dict(metadata.brokers)
+        if metadata.cluster_id is not None:
+            if self._cluster_id not in (None, metadata.cluster_id):
+                self._topics.clear()
+            self._cluster_id = metadata.cluster_id
         for name, topic in metadata.topics.items():
             self._topics[name] = topic.after(self.last_metadata(name)), now
 

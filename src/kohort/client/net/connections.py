@@ -63,6 +63,7 @@ class Connections:
         self._avoided: dict[Address, str] = {}  # the IP address of a useless broker
         self._attempts: dict[Address, int] = {}  # the number of the last attempt
         self._count = 0
+        self._restarts = 0
         self._closed = False
         self.cluster_id: str | None = None
         """The cluster of the nodes in the keys, which a broker has to be in (KIP-1242)."""
@@ -190,7 +191,8 @@ class Connections:
             raise ClientClosedError
         self._count += 1
         self._attempts[address] = self._count
-        task = asyncio.get_running_loop().create_task(self._opened(key, address))
+        opened = self._opened(key, address, self._expected(key[0]), self._restarts)
+        task = asyncio.get_running_loop().create_task(opened)
         self._opening[key] = address, task
         task.add_done_callback(lambda done: self._attempted(key, done))
         return task
@@ -201,7 +203,10 @@ class Connections:
         if not task.cancelled():
             task.exception()  # mark it as read: no caller may be waiting for the attempt
 
-    async def _opened(self, key: Key, address: Address) -> Connection:
+    async def _opened(
+        self, key: Key, address: Address, expected: ExpectedNode | None, restarts: int
+    ) -> Connection:
+        """`expected` and `restarts` are those of the metadata that has the address."""
         loop = asyncio.get_running_loop()
         if (pause_s := self._not_before(address) - loop.time()) > 0:
             await asyncio.sleep(pause_s)
@@ -214,7 +219,7 @@ class Connections:
                 self._counters,
                 self._opened_last,
                 self._avoided.get(address),
-                self._expected(key[0]),
+                expected,
             )
         except (BrokerUnreachableError, AuthenticationError) as error:
             self._counters.failed += 1
@@ -222,10 +227,15 @@ class Connections:
             delay_s = backoff.after(error, f"connecting to {format_address(address)}")
             self._failed[address] = backoff, loop.time() + delay_s
             if isinstance(error, RebootstrapRequiredError):
+                if restarts != self._restarts:
+                    raise _restarted() from None  # that error has had its effect
                 log.info("rebootstrapping, %s: %s", format_address(address), error)
             elif isinstance(error, BrokerUnreachableError):
                 self._outages.failed(address, error, loop.time())
             raise
+        if restarts != self._restarts and isinstance(key[0], int):
+            connection.fail(_restarted())
+            raise _restarted()
         self._counters.opened += 1
         self._failed.pop(address, None)
         self._outages.reached(address)
@@ -254,11 +264,24 @@ class Connections:
         keys = [key for key in self._open if key[1] == purpose]
         await asyncio.gather(*(self._open.pop(key).close() for key in keys))
 
+    def restart(self) -> None:
+        """Forget the cluster, and fail every connection to it; new ones can be opened.
+
+        A connection that is being opened to a node of the cluster fails once it is open.
+        """
+        self._restarts += 1
+        self.cluster_id = None
+        self.drop_all(_restarted())
+
     def drop_all(self, error: BrokerUnreachableError) -> None:
         """Fail every open connection with that error; new ones can be opened."""
         for connection in self._open.values():
             connection.fail(error)
         self._open.clear()
+
+
+def _restarted() -> BrokerUnreachableError:
+    return BrokerUnreachableError("the client restarts from the bootstrap servers")
 
 
 def _all_failed(failures: dict[Address, BaseException]) -> BaseException:
