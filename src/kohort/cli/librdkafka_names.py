@@ -17,7 +17,7 @@ _NAMES: Final = """
     fetch.message.max.bytes fetch.queue.backoff.ms group.protocol group.protocol.type
     group.remote.assignor internal.termination.signal log.connection.close log.queue
     log.thread.name log_level max.in.flight max.poll.interval.ms message.copy.max.bytes
-    message.send.max.retries metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+    message.send.max.retries
     offset.store.method offset.store.path offset.store.sync.interval.ms
     plugin.library.paths produce.offset.report queue.buffering.backpressure.threshold
     queue.buffering.max.kbytes queue.buffering.max.messages queued.max.messages.kbytes
