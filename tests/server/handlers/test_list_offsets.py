@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.protocol.batch_format import HEADER_SIZE
 from kohort.protocol.batch_writing import recompress
 from kohort.protocol.batches import (
     TRANSACTIONAL,
@@ -65,6 +66,24 @@ def filled(bench: HandlerBench, topic: str) -> HandlerBench:
         records = [Record(None, b"x", (), first + delta) for delta in (0, 10, 20)]
         log.append(build(records), bench.clock.now())
     return bench
+
+
+async def test_a_stored_record_is_found_that_is_larger_than_allowed_now(
+    bench: HandlerBench, topic: str
+) -> None:
+    """Apache Kafka 4.4 responds INVALID_RECORD."""
+    log = bench.topics.log(topic, 0)
+    assert log is not None
+    plain = build([Record(None, b"x" * 5_000, (), 1_000), Record(None, b"x", (), 2_000)])
+    header = read_header(plain)
+    log.append(recompress(header, plain[HEADER_SIZE:], Codec.GZIP), bench.clock.now())
+    limit = {"name": "max.decompressed.message.bytes", "value": "1000", "config_operation": 0}
+    altered = {"resource_type": 2, "resource_name": topic, "configs": [limit]}
+    response = await bench.ask("incremental_alter_configs", 1, resources=[altered])
+    assert response.responses[0].error_code is ErrorCode.none
+    assert log.config.max_decompressed_bytes == 1_000
+    for timestamp, offset, found in ((500, 0, 1_000), (1_500, 1, 2_000), (-3, 1, 2_000)):
+        assert await find(bench, timestamp) == (ErrorCode.none, found, offset, 0)
 
 
 @pytest.mark.parametrize("version", range(2, 12))
