@@ -177,6 +177,20 @@ async def test_a_log_that_ended_while_the_disk_failed_survives_a_power_loss(data
     directory.close()
 
 
+@pytest.mark.parametrize("loss", range(2))
+async def test_deleted_records_do_not_come_back_after_a_power_loss(data, tmp_path, loss):
+    disk = VolatileDisk(data)
+    with disk.recording():
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        fill(log, 4)
+        await log.durable()
+        log.trim(3)
+        await log.durable()
+    assert len(records_after_a_power_loss(disk, tmp_path / "left", loss)) == 1
+    directory.close()
+
+
 class FullDisk:
     """While `is_full`, the disk takes a part of an append; `cuts_fail`: which cannot be cut off."""
 
@@ -368,9 +382,23 @@ class Attack:
                 if self.chance.random() < 0.2:  # others are appended to, and awaited first
                     await asyncio.sleep(self.chance.random() * 0.03)
                 await log.durable()
-                if log.failed_syncs == failed_syncs:
+                if log.failed_syncs == failed_syncs and placed.base_offset >= log.start_offset:
                     self.disk.mark((placed.base_offset, value))
+                if self.chance.random() < 0.02:
+                    await self.delete_records(log)
             await asyncio.sleep(self.chance.random() * 0.002)
+
+    async def delete_records(self, log):
+        """Delete half of them; a value of None says that a record may be gone, of "" that it is."""
+        before = (log.start_offset + log.high_watermark) // 2
+        deleted, failed_syncs = range(log.start_offset, before), log.failed_syncs
+        for offset in deleted:
+            self.disk.mark((offset, None))
+        log.trim(before)
+        await log.durable()
+        if log.failed_syncs == failed_syncs:
+            for offset in deleted:
+                self.disk.mark((offset, b""))
 
     async def maintain(self, directory):
         """Change what fails, end the log at times, and reopen it."""
@@ -411,7 +439,7 @@ async def test_no_power_loss_takes_a_record_that_was_acknowledged_among_failing_
 
 
 def ensure_kept(path, promised):
-    """Start after the power loss; each promised record is at its offset."""
+    """Start after the power loss; each promised record is at its offset, and no deleted one."""
     if not (path / ".lock").exists():
         assert not promised
         return
@@ -421,6 +449,10 @@ def ensure_kept(path, promised):
     log = directory.open(ORDERS, SMALL)
     assert not isinstance(log, OfflineLog), directory.problems.texts(9)
     found = {record.offset: record.value.rstrip(b"\0") for record in records_of(log)}
-    lost = {offset for offset, value in promised.items() if found.get(offset) != value}
-    assert not lost, (sorted(lost), log, directory.problems.texts(9))
+    wrong = {
+        offset: value
+        for offset, value in promised.items()
+        if value is not None and found.get(offset, b"") != value
+    }
+    assert not wrong, (wrong, log, directory.problems.texts(9))
     directory.close()

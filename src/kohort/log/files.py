@@ -395,6 +395,8 @@ class FileBacking:
         store_checkpoint(self._path, checkpoint, durable=self._is_durable)
         if checkpoint.epochs:
             store_epochs(self._path, checkpoint.epochs, durable=self._is_durable)
+        if self._is_durable:  # else a power loss brings back the former one, and deleted records
+            sync_all((self._path,))
 
     def removed(self) -> None:
         self._is_removed = True
