@@ -35,14 +35,32 @@ func commitOffset(client *kgo.Client, id, group, topic string, partition int32, 
 	commit.TransactionalID, commit.ProducerID, commit.ProducerEpoch, commit.Group = id, producer, epoch, group
 	of := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 	of.Partition, of.Offset = partition, offset
+	topicID, err := idOf(client, topic)
+	if err != nil {
+		return err
+	}
 	ofTopic := kmsg.NewTxnOffsetCommitRequestTopic()
-	ofTopic.Topic, ofTopic.Partitions = topic, []kmsg.TxnOffsetCommitRequestTopicPartition{of}
+	ofTopic.Topic, ofTopic.TopicID = topic, topicID
+	ofTopic.Partitions = []kmsg.TxnOffsetCommitRequestTopicPartition{of}
 	commit.Topics = []kmsg.TxnOffsetCommitRequestTopic{ofTopic}
 	committed, err := commit.RequestWith(scope, client)
 	if err != nil {
 		return err
 	}
 	return kerr.ErrorForCode(committed.Topics[0].Partitions[0].ErrorCode)
+}
+
+// idOf is the topic's id, by which TxnOffsetCommit names it since Kafka 4.4.
+func idOf(client *kgo.Client, topic string) ([16]byte, error) {
+	of := kmsg.NewMetadataRequestTopic()
+	of.Topic = kmsg.StringPtr(topic)
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = []kmsg.MetadataRequestTopic{of}
+	response, err := request.RequestWith(scope, client)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	return response.Topics[0].TopicID, kerr.ErrorForCode(response.Topics[0].ErrorCode)
 }
 
 func end(client *kgo.Client, commit kgo.TransactionEndTry) error {
