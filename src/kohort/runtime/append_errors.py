@@ -1,7 +1,7 @@
 """The errors that group requests get when their records could not be appended.
 
-They are those of Kafka's CoordinatorRuntime: an error of the log is turned into one that clients of
-a coordinator understand.
+As Kafka's CoordinatorRuntime, it maps an error of the log to one that clients of a coordinator
+understand.
 """
 
 from typing import Final
@@ -9,8 +9,7 @@ from typing import Final
 from kohort.errors import ErrorCode, KafkaError
 
 SHARD_FAILED: Final = ErrorCode.not_coordinator
-"""For requests to a shard that failed, until it is loaded again: clients look for the coordinator,
-and retry.
+"""Error of requests to a failed shard until it is reloaded: clients find the coordinator and retry.
 """
 
 _BY_LOG_ERROR: Final = {
@@ -26,6 +25,6 @@ _BY_LOG_ERROR: Final = {
 
 
 def append_error(failure: Exception) -> ErrorCode:
-    """The error of a request whose records were refused by the log with `failure`."""
+    """The error of a request whose records the log refused with `failure`."""
     code = failure.code if isinstance(failure, KafkaError) else ErrorCode.kafka_storage_error
     return _BY_LOG_ERROR.get(code, SHARD_FAILED)

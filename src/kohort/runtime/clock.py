@@ -10,14 +10,14 @@ class Clock(Protocol):
     def now(self) -> Instant:
         """Milliseconds of a monotonic clock, for sessions, rebalances and every other deadline.
 
-        It never runs backwards, and stands still while the machine is suspended.
+        It never runs backwards, and stops while the machine is suspended.
         """
         ...
 
     def timestamp(self) -> Timestamp:
-        """Milliseconds since the Unix epoch, for what is logged and for retention.
+        """Milliseconds since the Unix epoch, for logged times and for retention.
 
-        It jumps in either direction when the machine's clock is set.
+        It jumps forwards or backwards when the machine's clock is set.
         """
         ...
 
@@ -26,8 +26,8 @@ class SystemClock:
     """The clocks of the operating system."""
 
     def now(self) -> Instant:
-        # CLOCK_MONOTONIC, as the event loop's timers and Kafka's: members that were suspended with
-        # the server still have the rest of their session when both go on.
+        # CLOCK_MONOTONIC, as the event loop's timers and Kafka's: members that were suspended
+        # together with the server keep the rest of their sessions.
         return Instant(time.monotonic_ns() // 1_000_000)
 
     def timestamp(self) -> Timestamp:

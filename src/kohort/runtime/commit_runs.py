@@ -1,12 +1,12 @@
-"""Reads the records of batches of `__consumer_offsets`, whole commits at once.
+"""Reads the records of batches of `__consumer_offsets`, a whole commit at a time.
 
-Nearly all records there are committed offsets as this server writes them: one after the other, of
-one size, with keys that differ in the partition alone. Such a stretch is cut into columns at the
-speed of C, by the layout of its first record. The columns show whether all others have that layout.
-Everything else is read record by record, with the same result.
+Nearly all records of this topic are committed offsets as this server writes them: consecutive, of
+one size, with keys that differ only in the partition. Such a run is split into columns at the speed
+of C, by the layout of its first record. The columns show whether all others have that layout. All
+other records are read one by one, with the same result.
 
-Small batches are not cut: `log_reading.small_batch` gives their keys and values, and `read_commits`
-reads the last value of each key.
+Small batches are not split: `log_reading.small_batch` returns their keys and values, and
+`read_commits` reads the last value of each key.
 """
 
 import struct
@@ -35,14 +35,14 @@ from kohort.protocol.records import (
 )
 
 _STRETCH: Final = 1_024
-"""Records that are cut at once."""
+"""Maximum number of records that are split at once."""
 COMMIT_KEY: Final = b"\x00\x01"
 """The first bytes of a committed offset's key."""
 _VALUE_SIZE: Final = encode_varint(USUAL_OFFSET_SIZE)
 
 
 class _Key(NamedTuple):
-    """The part of a commit's key that a run shares."""
+    """The part of the key that the commits of a run share."""
 
     group: str
     topic: str
@@ -52,7 +52,7 @@ def read_batch(content: bytes, count: int) -> Iterator[Record]:
     """The `count` records of a batch's content, as values to replay in order.
 
     Records of protocols that are not served are skipped. Raises CorruptRecordError if a
-    record does not follow the schema, KafkaError if the content does not hold `count` records.
+    record does not follow the schema, KafkaError if the content does not have `count` records.
     """
     position = 0
     while count:
@@ -119,9 +119,9 @@ def _decode(key: bytes, value: bytes | None) -> Record | None:
 
 
 def _stretch(content: bytes, raw: RawRecord, count: int) -> Sequence[OffsetCommits] | None:
-    """The commits of at least two records of one size from this one on.
+    """The commits of a run of at least two records of one size that starts with `raw`.
 
-    None if they are not such commits.
+    None if the records are no such run.
     """
     start, end, _, _, key, value_start, value_end = raw
     if key is None or value_end - value_start != USUAL_OFFSET_SIZE or key[:2] != COMMIT_KEY:
@@ -171,11 +171,11 @@ def _cutter(prefix: int, head: int) -> struct.Struct:
 
 
 _CACHED_BYTES: Final = 512
-"""Longer names are legal and rare: they must not fill a cache that counts entries."""
+"""Maximum size of a cached key head: the cache bounds its entries, not their size."""
 
 
 def _names(head: bytes) -> _Key | None:
-    """The group and topic of a key's head, with the length before it; None if it is no such."""
+    """Group and topic of a key's head that is preceded by its length; None if it is invalid."""
     return _cached_names(head) if len(head) <= _CACHED_BYTES else _read_names(head)
 
 
@@ -188,7 +188,7 @@ _cached_names = lru_cache(maxsize=4_096)(_read_names)
 
 
 def _names_of(key: bytes) -> _Key | None:
-    """The group and topic of a key up to its partition; None if it is no such."""
+    """Group and topic of a key without its partition; None if it is invalid."""
     return _cached_key(key) if len(key) <= _CACHED_BYTES else _read_key(key)
 
 

@@ -8,15 +8,15 @@ from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.requests import ExpireOffsets, ExpireSomeOffsets
 
 EXPIRATION_CHUNK: Final = 4_000
-"""Offsets, or groups without any, that are checked for expiry in one turn."""
+"""Offsets, or groups without offsets, that are checked for expiry in one turn."""
 GROUP_EXPIRATION_CHUNK: Final = 1_000
-"""Offsets of a larger group that are checked in one turn: all of them may be due."""
+"""Offsets of a larger group that are checked in one turn: all of them may be expired."""
 
 
 def turns(groups: Iterable[AnyGroup]) -> Iterator[ExpireOffsets | ExpireSomeOffsets]:
     """The events of each turn: several small groups, or a part of a large one.
 
-    The turns are taken while this goes on: a large group may have few offsets after its parts.
+    Each event is handled before the next one is generated, so a group may shrink in between.
     """
     ids: list[str] = []
     size = 0

@@ -1,7 +1,7 @@
 """Runs one shard of groups: see `shard_host`.
 
 Records of a transaction, and its marker, are batches of their own. They are appended at once, after
-what was decided before them, and then replayed: the log decides on the epoch of their producer.
+the earlier decisions, and replayed only then, because the log validates the producer epoch.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from kohort.types import Reply
 _GROUP_CHUNK: Final = 1_000
 """Groups that are searched for offsets of deleted topics in one turn."""
 _AT_END: Final = object()
-# Looking a member of an enum up takes as long as a call, and these are looked up for every request.
+# The lookup of an enum's member takes as long as a call, and every request needs these.
 _ACTIVE: Final = HostState.ACTIVE
 _NONE: Final = ErrorCode.none
 _PRODUCER_REFUSED: Final = frozenset(
@@ -50,14 +50,14 @@ _PRODUCER_REFUSED: Final = frozenset(
         ErrorCode.transaction_coordinator_fenced,
     }
 )
-"""Errors of the log for a producer, after which it is as before."""
+"""Errors by which the log refuses a producer, and remains unchanged."""
 
 RespondToCommit: TypeAlias = AfterAppendCallback
 Commit: TypeAlias = Callable[[RespondToCommit, Committer, int, Sequence[OffsetColumns]], None]
 
 
 class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
-    """One partition of `__consumer_offsets` at work."""
+    """Runs one partition of `__consumer_offsets`."""
 
     logger = logging.getLogger("kohort.groups")
     content = "groups"
@@ -75,8 +75,8 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     ) -> None:
         """Host the shard of `log`, as `ShardHost` does.
 
-        `on_append` receives the seconds that each append took, until it was as durable as the
-        policy demands. `on_job` begins work in the background.
+        `on_append` receives the duration of each append in seconds, until it is as durable as
+        configured. `on_job` starts background work.
         """
         super().__init__(log, new_shard, context)
         self._on_rebalance = on_rebalance
@@ -84,9 +84,9 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         self._on_job = on_job
         self._append_begun = 0.0
         self._deleted_topics: set[str] = set()
-        """Topics that are gone, until the log has it that their offsets are."""
+        """Deleted topics, until the tombstones of their offsets are in the log."""
         self._to_forget: set[str] = set()
-        """Those of them whose offsets were not looked for yet."""
+        """Deleted topics whose offsets have not been searched for yet."""
         self._forgetting: asyncio.Task[None] | None = None
 
     # --- fast paths ---
@@ -94,7 +94,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None
     ) -> ErrorCode:
-        """The error of a Heartbeat response, at once: it depends on no unlogged record."""
+        """The error of a Heartbeat response. It never waits: it depends on no unlogged record."""
         if self.state is HostState.ACTIVE:
             try:
                 error = self.shard.heartbeat(
@@ -124,9 +124,9 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         return result.replies[0].response
 
     def steady_heartbeat(self, request: SteadyHeartbeat) -> int | None:
-        """The heartbeat interval in ms if the heartbeat has no effect but on its session.
+        """The heartbeat interval in ms if the heartbeat only restarts the session.
 
-        None: it has to be submitted.
+        None if it has to be submitted.
         """
         if self.state is not _ACTIVE:
             return None
@@ -139,7 +139,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         version: int,
         topics: Sequence[OffsetColumns],
     ) -> None:
-        """Have the shard decide on an OffsetCommit whose partitions all have the same response."""
+        """Decide an OffsetCommit whose partitions all have the same response."""
         if self.state is not _ACTIVE:
             respond(self._why_not())
             return
@@ -169,9 +169,9 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     def begin_verification(
         self, producer_id: int, producer_epoch: int
     ) -> VerificationStateEntry | None:
-        """The guard of a transaction that has to be verified before offsets are committed in it.
+        """The guard of a transaction that must be verified before offsets are committed in it.
 
-        None if it is open in this log already. Raises KafkaError if the log is not served.
+        None if it is already open in this log. Raises KafkaError if the log is not served.
         """
         if self.log.ongoing_transaction(producer_id, producer_epoch) is not None:
             return None
@@ -179,7 +179,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         return self.log.begin_verification(producer_id, producer_epoch, -1, now, tv2=False)
 
     def _decide(self, event: Event) -> Result:
-        # The log decides on a transaction, too: its offsets are appended before they are replayed.
+        # The log may refuse a transaction, so its offsets are appended before they are replayed.
         result = super()._decide(event)
         if not result.transactional:
             return result
@@ -208,10 +208,10 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """Write the marker of a transaction, and return when it is as durable as configured.
+        """Write the marker of a transaction; returns when it is as durable as configured.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER if this has to be tried again, later; else the
-        producer is refused by the log (`Log.append_marker`).
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER if the caller must retry later; other errors are
+        the log's (`Log.append_marker`).
         """
         if self.state is not _ACTIVE:
             raise _not_ready()
@@ -237,16 +237,16 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
             raise _not_ready()
 
     def _append_alone(self, append: Callable[[], object]) -> ErrorCode:
-        """Append what was decided so far, then a batch that stands for itself.
+        """Append the earlier decisions, then a batch of its own.
 
-        Returns the error of a producer that the log refuses. Raises as the log does if it failed.
+        Returns the error if the log refuses the producer. Raises as the log if that failed.
         """
         writes, self._unlogged = self._unlogged, []
         try:
             append_records(self.log, writes, self._clock.timestamp())
             refused = _refused(append)
         except Exception:
-            # None of those that wait is known to be what the log refused.
+            # No waiting request is known to be the refused one.
             self._after_append = [*self._appended, *self._after_append]
             self._appended = []
             raise
@@ -259,11 +259,11 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     # --- deleted topics ---
 
     def topics_deleted(self, names: frozenset[str]) -> "asyncio.Task[None] | None":
-        """Have the offsets of these topics go, now or before the shard serves.
+        """Delete the offsets of these topics, now or before the shard serves.
 
-        Returns the task that goes on with it if they are many. No topic of such a name may be
-        created before that ends: its commits would go too. Nothing happens if another node leads
-        the partition: that one knows it, too.
+        Returns the task that continues if they are many. No topic of such a name may be created
+        before it ends: its commits would be deleted too. No-op if another node leads the partition;
+        that node deletes them.
         """
         if self.state is HostState.ELSEWHERE:
             return None
@@ -291,7 +291,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
                 while (decided := self.post(event)) and len(decided.records) == TOMBSTONE_CHUNK:
                     yield
                 if self.shard is not shard:
-                    return  # `_deleted_topics` has them
+                    return  # they stay in `_deleted_topics`
             self._when_logged(partial(self._topics_forgotten, names))
 
     async def _go_on(self, steps: Iterator[None]) -> None:
@@ -305,7 +305,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     async def _forget_topics_before_serving(self) -> None:
         """Delete the offsets of topics that were deleted while the shard did not serve.
 
-        A topic of such a name may exist again by now, but nothing was committed for it yet.
+        A topic of such a name may exist again, but no offset was committed for it yet.
         """
         while self._deleted_topics:
             names, failed_syncs = frozenset(self._deleted_topics), self.log.failed_syncs
@@ -325,7 +325,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     # --- groups as the content of a shard ---
 
     def _records_in(self, reads: Iterable[Batches]) -> Iterator[Sequence[Record]]:
-        # Entries that only logs have are replayed as records are.
+        # Entries of other types, which only a log has, are replayed as records are.
         return cast("Iterator[Sequence[Record]]", read_records(reads))
 
     async def _replayed(self) -> None:
@@ -391,7 +391,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
 
 
 def _refused(append: Callable[[], object]) -> ErrorCode:
-    """Append; the error if the log refuses the producer."""
+    """Append. Returns the error if the log refuses the producer."""
     try:
         append()
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Between a shard's records and the batches of its log."""
+"""Converts the records of a shard to the batches of its log, and back."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,20 +36,19 @@ from kohort.types import Timestamp
 _BATCH_BYTES = 1 << 19
 _ROW_CHUNK = 8_192
 _WEIGHT = 8
-"""Committed offsets in columns that are read as fast as one record by itself."""
+"""Number of committed offsets in columns that are read as fast as a single record."""
 _DIVIDED_BYTES = 1 << 24
-"""Size at which the records of one event and group are divided: tombstones of very many offsets.
+"""Size at which the records of one event and group are split (tombstones of very many offsets).
 
-A commit is never so large (`GroupCoordinatorConfig.max_commit_bytes`).
+Commits are smaller (`GroupCoordinatorConfig.max_commit_bytes`).
 """
 
 
 def append_records(log: LogAppender, decisions: Iterable[Sequence[Record]], now: Timestamp) -> None:
-    """Append the records of several events in order, those of one event and group in one batch.
+    """Append the records of several events in order, one batch per event and group.
 
-    Expiry and the deletion of a topic concern thousands of groups in one event; these need no
-    common batch. Raises OSError or KafkaError if the log refuses. Records appended before that
-    stay.
+    One event may concern thousands of groups (expiry, deletion of a topic), which need no common
+    batch. Raises OSError or KafkaError if the log refuses; earlier records stay appended.
     """
     divided = min(_DIVIDED_BYTES, log.config.segment_bytes // 2)
     parts: list[bytes] = []
@@ -81,10 +80,10 @@ def append_transactional(
     verified: VerificationStateEntry | None,
     now: Timestamp,
 ) -> None:
-    """Append what one request commits in a transaction, as one batch of its producer.
+    """Append the offsets that one request commits in a transaction, as one batch of its producer.
 
-    `verified` is the guard of the verification, None if the transaction was open here already.
-    Raises KafkaError if the log refuses the batch, OSError.
+    `verified` is the guard of the verification, None if the transaction was already open in the
+    log. Raises KafkaError if the log refuses the batch, OSError.
     """
     parts: list[bytes] = []
     count = 0
@@ -102,7 +101,7 @@ def append_transactional(
 
 
 _CACHED_CHARS: Final = 255
-"""Longer group ids are legal and rare: they must not fill a cache that counts entries."""
+"""Maximum length of a cached group id: the cache bounds its entries, not their size."""
 
 
 def _key_head_of(group: str, topic: str) -> bytes:
@@ -121,9 +120,9 @@ _cached_key_head = lru_cache(maxsize=4_096)(_key_head)
 def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
     """The records of these batches, in chunks that are replayed in some milliseconds each.
 
-    Records of protocols that are not served are skipped, and so are commits that others of the same
-    read supersede, with nothing but commits between them. Offsets of a transactional batch come as
-    `TransactionalOffsets`, and the marker that decides on them in its place.
+    Skipped are records of protocols that are not served, and commits that a later commit of the
+    same read supersedes, with only commits in between. Offsets of a transactional batch are
+    returned as `TransactionalOffsets`, and their marker at its position.
 
     Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
@@ -142,12 +141,12 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
 
 
 def _entries(data: bytes, keys: KnownKeys, pending: "Counter[int]") -> Iterator[tuple[Entry, int]]:
-    """The entries of one read, each with the number of offsets that take as long to replay.
+    """The entries of one read, each with its cost to replay, in offsets.
 
     `pending` counts the offsets of each open transaction, which its marker has applied.
     """
     latest: dict[bytes, bytes] = {}
-    position = keys.take(data, 0, latest)
+    position = keys.store_known(data, 0, latest)
     while (located := next(iterate(data, position), None)) is not None:
         _, header = located
         commits = _small_commit(data, position, header)
@@ -160,7 +159,7 @@ def _entries(data: bytes, keys: KnownKeys, pending: "Counter[int]") -> Iterator[
             latest.update(commits)
             if len(commits) == 1:
                 keys.add(data, position, header, *commits[0])
-        position = keys.take(data, position + header.size, latest)
+        position = keys.store_known(data, position + header.size, latest)
     for record in read_commits(latest):
         yield record, _weight(record)
 
@@ -168,7 +167,7 @@ def _entries(data: bytes, keys: KnownKeys, pending: "Counter[int]") -> Iterator[
 def _small_commit(
     data: bytes, position: int, header: Header
 ) -> Sequence[tuple[bytes, bytes]] | None:
-    """The keys and values of a small batch that holds nothing but committed offsets."""
+    """The keys and values of a small batch that has only committed offsets."""
     pairs = small_batch(data, position, header)
     if pairs is not None:
         for key, value in pairs:
@@ -210,7 +209,7 @@ def _weight(record: Record) -> int:
 
 
 def _transactional(record: Record, header: Header) -> Entry:
-    """A record of a transactional batch: only offsets wait for the end of the transaction."""
+    """The entry of a record of a transactional batch: only offsets are pending until its end."""
     commits = record
     if isinstance(record, OffsetCommitRecord) and record.value is not None:
         group, topic, partition = record.key

@@ -1,4 +1,4 @@
-"""The group coordinator of a process: every shard of `__consumer_offsets`, on one event loop."""
+"""The group coordinator of a process: all shards of `__consumer_offsets`, on one event loop."""
 
 import asyncio
 import logging
@@ -44,14 +44,14 @@ logger = logging.getLogger("kohort.groups")
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 _LIST_CHUNK = 500
-"""Groups listed before other tasks run."""
+"""Number of groups that are listed before other tasks run."""
 
 
 class Groups(Shards[GroupHost, TimerKey]):
     """All groups that this process coordinates.
 
-    A request passed to `submit` has a function as `on_response`, which is called with the response.
-    Everything happens on the loop thread.
+    `on_response` of a request passed to `submit` is a function that is called with the response.
+    Everything runs on the loop thread.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Groups(Shards[GroupHost, TimerKey]):
         reload_after_s: float = 1.0,
         topics: TopicsView = NO_TOPICS,
     ) -> None:
-        """`reload_after_s`: how long a failed shard waits first; doubled with every failure.
+        """`reload_after_s`: delay before a failed shard is reloaded; doubled with every failure.
 
-        `topics`: those that consumer groups subscribe to.
+        `topics`: the topics to which consumer groups subscribe.
         """
         super().__init__(clock)
         self._config = config
@@ -78,11 +78,11 @@ class Groups(Shards[GroupHost, TimerKey]):
         """Durations of appends to `__consumer_offsets`; under `fsync`, until they were durable."""
         self._expiration_s = expiration_interval_ms / 1_000
         self._tasks: set[asyncio.Task[None]] = set()
-        """Lists of groups in the making, and jobs of shards."""
+        """Running tasks: lists of groups, and jobs of shards."""
         self._heavy_work = HeavyWork()
         self._journal = Journal()
         self._joined_by: dict[ConnectionId, tuple[GroupHost, ...]] = {}
-        """Connection → the shards of the groups that were joined by it."""
+        """Connection → shards of the groups that clients joined on it."""
         context = self._host_context(clock, waits_for_disk, reload_after_s)
         self._hosts = [
             GroupHost(
@@ -96,10 +96,10 @@ class Groups(Shards[GroupHost, TimerKey]):
             for log in logs
         ]
         self._alone = {host: (host,) for host in self._hosts}
-        """For `_joined_by`, which has such a tuple for nearly every connection."""
+        """One tuple per shard, shared by nearly all entries of `_joined_by`."""
 
     def configure(self, config: GroupCoordinatorConfig) -> None:
-        """Decide by other settings from now on."""
+        """Use other settings from now on."""
         self._config = config
         for host in self._hosts:
             host.configure(config)
@@ -122,7 +122,7 @@ class Groups(Shards[GroupHost, TimerKey]):
     # --- requests and events ---
 
     def submit(self, request: Request) -> None:
-        """Have the group's shard decide.
+        """Submit a request to the shard of its group.
 
         `request.on_response` is called with the response, now or later.
         """
@@ -149,7 +149,7 @@ class Groups(Shards[GroupHost, TimerKey]):
     def heartbeats_of(
         self, group: str, generation: int, member_id: str, instance_id: str | None
     ) -> Callable[[], ErrorCode]:
-        """`heartbeat` of this member, for callers that make many."""
+        """A function that sends this heartbeat, for callers that send many."""
         heartbeat, timers = self._host(group).heartbeat, self._timers
 
         def repeat() -> ErrorCode:
@@ -159,11 +159,10 @@ class Groups(Shards[GroupHost, TimerKey]):
         return repeat
 
     def steady_heartbeats_of(self, request: SteadyHeartbeat) -> Callable[[], int | None]:
-        """The function that keeps a member of a consumer group alive.
+        """A function that sends the heartbeat of a member without changes.
 
-        The member has nothing new to say or to learn. The function returns the heartbeat interval
-        in ms for the response, None if the heartbeat has to be submitted: it may have another
-        effect.
+        It returns the heartbeat interval in ms for the response; None if the heartbeat must be
+        submitted because it may have another effect.
         """
         heartbeat, timers = self._host(request.group).steady_heartbeat, self._timers
 
@@ -188,7 +187,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         self._host(committer.group).commit(respond, committer, version, topics)
 
     def committing(self, group: str) -> Commit:
-        """The function that commits for this group, for callers with many commits."""
+        """A function that commits for this group, for callers with many commits."""
         commit, timers = self._host(group).commit, self._timers
 
         def repeat(
@@ -205,10 +204,10 @@ class Groups(Shards[GroupHost, TimerKey]):
     def begin_verification(
         self, group: str, producer_id: int, producer_epoch: int
     ) -> VerificationStateEntry | None:
-        """The guard of a transaction that has to be verified before this group commits in it.
+        """The guard of a transaction that must be verified before this group commits in it.
 
-        It goes with the `TxnOffsetCommit`. None if the transaction is open in the group's partition
-        already. Raises KafkaError if that is not served.
+        It is passed with the `TxnOffsetCommit`. None if the transaction is already open in the
+        group's partition. Raises KafkaError if the partition is not served.
         """
         return self._host(group).begin_verification(producer_id, producer_epoch)
 
@@ -224,9 +223,9 @@ class Groups(Shards[GroupHost, TimerKey]):
     ) -> None:
         """End a producer's transaction in a partition of `__consumer_offsets` by its marker.
 
-        Its pending offsets become the committed ones, or are dropped. Raises KafkaError:
-        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (to be tried again) while the partition
-        is loading or its log failed, and those of `Log.append_marker`.
+        Its pending offsets are committed or dropped. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        NOT_LEADER_OR_FOLLOWER (retriable) while the partition is loading or its log failed, and as
+        `Log.append_marker`.
         """
         if not 0 <= partition < len(self._hosts):
             raise KafkaError(
@@ -241,18 +240,18 @@ class Groups(Shards[GroupHost, TimerKey]):
         )
 
     def partition_of(self, group: str) -> TopicPartition:
-        """The partition of `__consumer_offsets` that has the group."""
+        """The partition of `__consumer_offsets` of the group."""
         return self._host(group).log.topic_partition
 
     def connection_closed(self, connection: ConnectionId) -> None:
-        """Await no longer the pending ids that were handed out on this connection."""
+        """Stop awaiting the pending member ids that were assigned on this connection."""
         for host in self._joined_by.pop(connection, ()):
             host.post(ConnectionClosed(connection))
 
     def topics_deleted(self, names: Iterable[str]) -> Sequence["asyncio.Task[None]"]:
-        """The offsets committed for these topics go too.
+        """Delete the offsets that were committed for these topics.
 
-        Returns the tasks that go on with it. Until they end, no such topic may be created again.
+        Returns the tasks that continue. Until they end, these topics must not be recreated.
         """
         deleted = frozenset(names)
         tasks = (host.topics_deleted(deleted) for host in self._hosts)
@@ -300,7 +299,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         self._begin(self._do(host, host.shard, job))
 
     async def _do(self, host: GroupHost, shard: Shard, job: Job) -> None:
-        """Do a job in slices, or in another thread, and tell the shard."""
+        """Do a job in slices or in another thread, and post its result to the shard."""
         event: Event
         if isinstance(job, ResolveRegexes):
             matches: dict[str, tuple[str, ...]] = {}
@@ -316,37 +315,37 @@ class Groups(Shards[GroupHost, TimerKey]):
     async def _compute(self, host: GroupHost, shard: Shard, job: ComputeTarget) -> Event:
         try:
             return await self._heavy_work.run(job.done)
-        except Exception as e:  # a bug of an assignor: the group goes on with its old target
+        except Exception as e:  # a bug of an assignor: the group keeps its old target
             error, group = repr(e), shard.groups.get(job.group)
             known_error = group.target_error if isinstance(group, ConsumerGroup) else None
             if host.shard is shard and error != known_error:
                 logger.exception("cannot compute a target assignment of group %s", job.group)
             return TargetFailed(job, error)
 
-    # --- what is known ---
+    # --- queries ---
 
     def group(self, group_id: str) -> AnyGroup | None:
-        """A group for reading only; None if it does not exist or its shard is not loaded."""
+        """A group, read-only; None if it does not exist or its shard is not loaded."""
         return self._host(group_id).shard.groups.get(group_id)
 
     def groups(self) -> Iterator[AnyGroup]:
-        """Every group, for reading only."""
+        """All groups, read-only."""
         for host in self._hosts:
             yield from host.shard.groups.values()
 
     def journal(self, group_id: str) -> Sequence[Rebalance]:
         """The latest rebalances of a group, oldest first: at most 100, of 1,000 groups.
 
-        Entries with very long ids push those of other groups out sooner. They are of this process;
-        the journal is not logged.
+        Entries with very long ids displace those of other groups sooner. The journal is kept in
+        memory only.
         """
         return self._journal.of(group_id)
 
     def statistics(self) -> Mapping[str, Any]:
         """Counts over all shards.
 
-        They are groups by (type, state), members, pending, parked, offsets, timers and shards by
-        state.
+        Groups by (type, state), members, pending ids, parked requests, offsets, timers, and shards
+        by state.
         """
         groups: Counter[tuple[str, str]] = Counter()
         totals: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The rebalances that a process remembers, group by group, within bounds."""
+"""The latest rebalances of each group, in bounded memory."""
 
 from collections import OrderedDict
 
@@ -6,17 +6,17 @@ from kohort.coordinator.journal import Rebalance
 
 
 class Journal:
-    """The latest rebalances of the groups that rebalanced last. Clients choose most strings in it.
+    """The latest rebalances of the groups that rebalanced last.
 
-    `characters` bounds the length of all strings together; the groups whose last rebalance is
-    longest ago lose their entries first.
+    Clients choose most strings in it, so `characters` bounds their total length. The groups with
+    the oldest last rebalance lose their entries first.
     """
 
     def __init__(
         self, *, groups: int = 1_000, entries: int = 100, characters: int = 32 * 1024 * 1024
     ) -> None:
         self.characters = 0
-        """Length of all strings that are kept."""
+        """Total length of all strings."""
         self._most_groups, self._most_entries, self._most_characters = groups, entries, characters
         # a deque takes 600 bytes, and most groups have few entries
         self._entries: OrderedDict[str, list[Rebalance]] = OrderedDict()
@@ -26,7 +26,7 @@ class Journal:
         return tuple(self._entries.get(group_id, ()))
 
     def append(self, rebalance: Rebalance) -> None:
-        """Add an entry, and remove those that have no room any more."""
+        """Add an entry, and remove the oldest ones beyond the bounds."""
         group_id = rebalance.group
         self._entries.setdefault(group_id, []).append(rebalance)
         self._entries.move_to_end(group_id)

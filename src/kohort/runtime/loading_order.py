@@ -1,4 +1,4 @@
-"""Which shard is loaded next, where many come at once: a node takes over from one that is gone."""
+"""The order in which many shards are loaded, as when a node takes over from a failed one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable
@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 
 
 class LoadingOrder:
-    """Shards load one after the other, and those that clients ask for come first."""
+    """Shards load one after the other; those that clients request are loaded first."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, asyncio.Future[None]] = {}
-        """In this order."""
+        """Waiting shards, in loading order."""
         self._is_busy = False
 
     @asynccontextmanager
     async def turn(self, shard: Hashable) -> AsyncIterator[None]:
-        """Wait for the turn of a shard, which ends with the block."""
+        """Wait for the turn of a shard, which lasts until the end of the block."""
         await self._wait(shard)
         try:
             yield
@@ -45,7 +45,7 @@ class LoadingOrder:
         self._is_busy = False
 
     def ask(self, shard: Hashable) -> None:
-        """A client asks for a shard: it is the next one."""
+        """Load this shard next: a client requests it."""
         turn = self._waiting.pop(shard, None)
         if turn is not None:
             self._waiting = {shard: turn, **self._waiting}

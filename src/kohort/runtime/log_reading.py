@@ -1,7 +1,7 @@
-"""Reads the log of a shard, from its start or from where a standby has come to.
+"""Reads the log of a shard, from its start or from the offset that a standby has reached.
 
-What a load costs is the number of batches: most hold one record, of a key that came before. Such a
-record is recognised by its first bytes, without being read: see `KnownKeys`.
+The cost of a load depends on the number of batches: most have one record with a key that occurred
+before. Such a key is recognised by the record's first bytes, without decoding it: see `KnownKeys`.
 """
 
 import struct
@@ -24,21 +24,21 @@ from kohort.protocol.records import read_pairs
 
 _READ_BYTES: Final = 1 << 18
 _SMALL: Final = 8
-"""Most records of a small batch. A larger one is read sooner in columns than record by record."""
+"""Maximum number of records of a small batch; larger batches are read faster in columns."""
 _NOT_PLAIN: Final = CODEC_BITS | CONTROL
 _NOT_KNOWN: Final = _NOT_PLAIN | TRANSACTIONAL
 _LAST: Final = SIZE_OVERHEAD - 1
-"""From a batch's length to the position of its last byte: the number of its record's headers."""
+"""Add to a batch's length for the position of its last byte, the number of record headers."""
 _SIZE: Final = struct.Struct(">8xi")
 _SUMMARY: Final = struct.Struct(">8xi4xb4xh34xi")
-"""Of a header: length, magic, attributes, number of records."""
+"""Fields of a header: length, magic, attributes, number of records."""
 _KEPT_KEYS: Final = 4_096
 _KEPT_BYTES: Final = 512
-"""Longer keys are legal and rare: they must not fill what counts keys."""
+"""Maximum size of a remembered key: the table bounds its entries, not their size."""
 
 
 class Batches(NamedTuple):
-    """The batches of one read, all whole."""
+    """The complete batches of one read."""
 
     data: bytes
     end_offset: int
@@ -51,7 +51,7 @@ NO_BATCHES: Final = Batches(b"", 0)
 def read_batches(log: LogReader, offset: int | None = None) -> Iterator[Batches]:
     """All batches of the log from `offset` on, or from its start.
 
-    `NO_BATCHES` are given where they have to be loaded: the caller awaits `Log.loaded` then.
+    Yields `NO_BATCHES` where batches must be loaded first: the caller then awaits `Log.loaded`.
 
     Raises KafkaError if the log is not served or damaged, OSError.
     """
@@ -74,13 +74,13 @@ def read_batches(log: LogReader, offset: int | None = None) -> Iterator[Batches]
 
 
 def batches_in(data: bytes) -> Batches:
-    """The batches of a read."""
+    """The complete batches in `data`."""
     last = following = 0
     while following + HEADER_SIZE <= len(data):
         last = following
         (length,) = _SIZE.unpack_from(data, last)
         if length < HEADER_SIZE - SIZE_OVERHEAD:
-            break  # whoever reads the batch refuses it
+            break  # the reader of the batch refuses it
         following += length + SIZE_OVERHEAD
     return Batches(data, read_header(data, last).last_offset + 1)
 
@@ -90,7 +90,7 @@ def small_batch(
 ) -> list[tuple[bytes, bytes | None]] | None:
     """Key and value of the records of a small batch at `position`.
 
-    None if it is large, compressed or a control batch, or has to be read record by record.
+    None if the batch is large, compressed, a control batch, or must be read record by record.
     """
     count = header.record_count
     if count > _SMALL or header.attributes & _NOT_PLAIN:
@@ -107,7 +107,7 @@ class KnownKeys:
     """Recognises batches of one record by the bytes before its value.
 
     Two records of one size with the same bytes up to their values have the same key and layout. So
-    the key of the second needs no reading, which takes a third of the time.
+    the second key need not be decoded: that takes a third of the time.
     """
 
     __slots__ = ("_by_length", "_count")
@@ -131,10 +131,11 @@ class KnownKeys:
         keys_of_length[1][data[start : start + size]] = key
         self._count += 1
 
-    def take(self, data: bytes, position: int, latest: _Latest) -> int:
-        """Store the values of plain batches in `latest`, by key, as far as these are known.
+    def store_known(self, data: bytes, position: int, latest: _Latest) -> int:
+        """Store the values of the batches from `position` on in `latest`, while their keys are
+        known.
 
-        They begin at `position`. Returns that of the first batch that is not like any before.
+        Returns the position of the first batch that is not recognised.
         """
         by_length, unpack = self._by_length, _SUMMARY.unpack_from
         end = len(data)

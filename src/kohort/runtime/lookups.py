@@ -1,4 +1,4 @@
-"""Runs the lookups of logs on the event loop: in slices, with long batches in a thread."""
+"""Runs lookups in logs on the event loop in slices, and reads long batches in a thread."""
 
 from kohort.log.timestamp_lookup import Found, Lookup
 from kohort.util.heavy_work import HeavyWork

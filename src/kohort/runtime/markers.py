@@ -1,4 +1,4 @@
-"""Writes the markers of a transaction that ends to all of its partitions."""
+"""Writes the markers of an ending transaction to all its partitions."""
 
 import asyncio
 import logging
@@ -14,15 +14,15 @@ from kohort.types import TopicPartition
 logger = logging.getLogger("kohort.transactions")
 
 _MARKER_CHUNK: Final = 100
-"""Markers that are written in one turn, of all transactions."""
+"""Maximum number of markers that are written in one turn, of all transactions together."""
 _RETRY_INTERVAL_S: Final = 0.1
 _MAX_RETRY_INTERVAL_S: Final = 10.0
 _FINISHED: Final = frozenset(
     {
         # The topic was deleted.
         ErrorCode.unknown_topic_or_partition,
-        # A later transaction is known there, so this one has ended. Kafka gives up here, and
-        # refuses the transactional id until the coordinator is loaded again.
+        # The partition has a later transaction, so this one has ended. Kafka gives up in this case,
+        # and refuses the transactional id until the coordinator is reloaded.
         ErrorCode.invalid_producer_epoch,
         ErrorCode.transaction_coordinator_fenced,
     }
@@ -30,7 +30,7 @@ _FINISHED: Final = frozenset(
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as one partition is told it."""
+    """The end of a transaction, for one partition."""
 
     producer_id: int
     producer_epoch: int
@@ -41,29 +41,28 @@ class Marker(NamedTuple):
 
 
 class MarkerWriter(Protocol):
-    """The partitions of a server, as far as transactions end there."""
+    """Appends markers to the partitions of a server."""
 
     async def write(self, partition: TopicPartition, marker: Marker) -> None:
-        """Append the marker; return when it is as durable as configured.
+        """Append the marker; returns when it is as durable as configured.
 
-        Raises KafkaError as Kafka responds to WriteTxnMarkers, OSError.
+        Raises KafkaError with the codes of WriteTxnMarkers, OSError.
         """
         ...
 
 
-class Turns:
+class MarkerLimiter:
     """Limits the markers that are written in one turn of the event loop.
 
-    Very many transactions may end at once: those that time out together, and those that the last
-    run of the server left to end.
+    Very many transactions may end at once: when they time out together, or after a restart.
     """
 
     def __init__(self) -> None:
         self._remaining = _MARKER_CHUNK
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    async def take(self, count: int) -> None:
-        """Return when `count` markers, at most `_MARKER_CHUNK`, may be written in this turn."""
+    async def acquire(self, count: int) -> None:
+        """Wait until `count` markers (at most `_MARKER_CHUNK`) may be written in this turn."""
         if self._remaining == _MARKER_CHUNK:
             asyncio.get_running_loop().call_soon(self._renew)
         if self._remaining >= count and not self._waiting:
@@ -77,7 +76,7 @@ class Turns:
         self._remaining = _MARKER_CHUNK
         while self._waiting and self._remaining >= self._waiting[0][0]:
             count, admitted = self._waiting.popleft()
-            if not admitted.done():  # else the server ends
+            if not admitted.done():  # else the server is stopping
                 admitted.set_result(None)
                 self._remaining -= count
         if self._remaining < _MARKER_CHUNK:
@@ -85,11 +84,11 @@ class Turns:
 
 
 async def write_markers(
-    writer: MarkerWriter, turns: Turns, markers: Markers, coordinator_epoch: int
+    writer: MarkerWriter, limiter: MarkerLimiter, markers: Markers, coordinator_epoch: int
 ) -> None:
-    """Write a marker to every partition, and try again where that fails for now.
+    """Write a marker to every partition; retry partitions with temporary errors.
 
-    A partition whose topic is deleted, or that knows a later transaction, needs none.
+    A partition of a deleted topic, or with a later transaction, needs no marker.
     """
     marker = Marker(
         markers.producer_id,
@@ -103,7 +102,7 @@ async def write_markers(
     while True:
         failed: list[TopicPartition] = []
         while some := list(islice(remaining, _MARKER_CHUNK)):
-            await turns.take(len(some))
+            await limiter.acquire(len(some))
             failed += await _write_some(writer, some, marker)
         if not failed:
             return
@@ -128,18 +127,18 @@ def _partitions(markers: Markers) -> Iterator[TopicPartition]:
 async def _write_some(
     writer: MarkerWriter, partitions: Sequence[TopicPartition], marker: Marker
 ) -> list[TopicPartition]:
-    """The partitions whose marker is still to be written."""
+    """Write markers. Returns the partitions that must be retried."""
     outcomes = await asyncio.gather(
         *(writer.write(partition, marker) for partition in partitions), return_exceptions=True
     )
     return [
         partition
         for partition, outcome in zip(partitions, outcomes, strict=True)
-        if _is_to_repeat(partition, outcome)
+        if _must_retry(partition, outcome)
     ]
 
 
-def _is_to_repeat(partition: TopicPartition, outcome: BaseException | None) -> bool:
+def _must_retry(partition: TopicPartition, outcome: BaseException | None) -> bool:
     if isinstance(outcome, KafkaError):
         return outcome.code not in _FINISHED
     if outcome is not None and not isinstance(outcome, OSError):

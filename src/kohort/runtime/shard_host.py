@@ -3,13 +3,13 @@
     result = shard.handle(event, now, timestamp)
     replay result.records;  append them to the log;  send result.replies
 
-All requests that arrive in one turn of the event loop share one append, so their replies wait for
-the end of the turn. Every other reply decided in that turn waits too, because it may depend on
-records that are not in the log yet.
+All requests that arrive in one turn of the event loop share one append, so their replies are sent
+after the turn. Every other reply of that turn waits too, because it may depend on records that are
+not in the log yet.
 
-A failed append is crash-only. The shard is dropped, requests whose records were refused get the
-error that Kafka makes of the log's (see `append_errors`), all others NOT_COORDINATOR, and a new
-shard is loaded from the log, on the same path as at start.
+A failed append is crash-only. The shard is dropped, and a new one is loaded from the log, on the
+same path as at start. Requests whose records were refused get the error that Kafka returns for the
+log's (see `append_errors`), all others NOT_COORDINATOR.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ from kohort.runtime.standby import Standby
 from kohort.types import Instant, OnResponse, Reply, Timestamp
 
 _MAX_RELOAD_DELAY_S: Final = 60.0
-"""A log that can't be read is tried less and less often."""
+"""Maximum delay between attempts to load an unreadable log; the delay doubles up to it."""
 _MAX_REFUSAL_S: Final = 10.0
-"""So is one that refuses appends: this long its clients wait after the disk has room again."""
+"""The same for a log that refuses appends: the longest wait after the disk has room again."""
 
 
 class HostState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
-    """Its log failed; it is loaded again after a while."""
+    """Its log failed; it is reloaded after a delay."""
     ELSEWHERE = "elsewhere"
     """Another node leads its partition."""
     CLOSED = "closed"
 
 
-# Looking a member of an enum up takes as long as a call, and these are looked up for every request.
+# The lookup of an enum's member takes as long as a call, and every request needs these.
 _ACTIVE: Final = HostState.ACTIVE
 _NONE: Final = ErrorCode.none
 _WHY_NOT: Final = {
@@ -79,10 +79,10 @@ _ResultT_co = TypeVar("_ResultT_co", covariant=True)
 
 
 class Shard(Protocol[_EventT_contra, _RecordT_contra, _ResultT_co]):
-    """The pure core: it decides, and its state is what was replayed."""
+    """The pure core: it decides, and only `replay` changes its state."""
 
     config: Any
-    """The settings that it decides by."""
+    """The settings for its decisions."""
 
     def handle(
         self, event: _EventT_contra, now: Instant, timestamp: Timestamp, /
@@ -92,37 +92,37 @@ class Shard(Protocol[_EventT_contra, _RecordT_contra, _ResultT_co]):
 
 
 AfterAppendCallback: TypeAlias = Callable[[ErrorCode], None]
-"""Receives `none` once all decided so far is in the log, or an error if it never will be."""
+"""Called with `none` once all earlier decisions are in the log, or an error if they are lost."""
 AfterAppend: TypeAlias = Reply[object] | AfterAppendCallback | EffectT
-"""What follows on an append: responses, and effects that are the shard's own."""
+"""Actions after an append: responses, callbacks, and effects specific to the kind of shard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostContext(Generic[HostT, KeyT]):
-    """What all shards of one topic have in common."""
+    """Settings and services that all shards of one topic share."""
 
     clock: Clock
     waits_for_disk: bool
     """Whether a response waits until the records are durable."""
     reload_after_s: float
-    """Time that a failed shard waits first; doubled with every failure."""
+    """Delay before a failed shard is reloaded; doubled with every failure."""
     at_end_of_turn: Callable[[Callable[[], None]], None]
-    """Has a function called at the end of this turn of the loop."""
+    """Calls a function at the end of this turn of the loop."""
     loading_order: LoadingOrder
-    """That of all shards whose logs come to this node."""
+    """Loading order of all shards whose partitions move to this node."""
     move_timer: Callable[[HostT, KeyT, Instant | None], None]
-    """Sets or moves a timer of a host; without a deadline, forgets it."""
+    """Sets or moves a timer of a host; cancels it if the deadline is None."""
 
 
 class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
-    """One partition of a coordinator's topic at work.
+    """Runs one partition of a coordinator's topic.
 
     A request is an event whose id is the function that receives the response.
     """
 
     logger: ClassVar[logging.Logger]
     content: ClassVar[str]
-    """What the shard has, for log lines."""
+    """Plural noun for the content of a shard, for log lines."""
 
     def __init__(
         self,
@@ -142,17 +142,17 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._move_timer = context.move_timer
         self._first_reload_after_s = self._reload_after_s = context.reload_after_s
         self._failure: str | None = None
-        """Why the shard failed last, since its last append."""
+        """Last failure since the last successful append."""
         self._waiting: dict[OnResponse, RequestT] = {}
         self._unlogged: list[Sequence[RecordT]] = []
         self._after_append: list[AfterAppend[EffectT]] = []
-        """What follows once all records decided so far are in the log."""
+        """Actions once all records decided so far are in the log."""
         self._appended: list[AfterAppend[EffectT]] = []
-        """What follows as soon as the current append is durable."""
+        """Actions once the current append is durable."""
         self._flushing = False
         self._task: asyncio.Task[None] | None = None
         self._standby: Standby[Shard[RequestT | EventT, RecordT, ResultT], RecordT] | None = None
-        """What the shard is replayed into while another node serves it."""
+        """Replays the log while another node serves the shard."""
 
     def _set_timers(self, timers: Iterable[Timer[Any] | Cancel[Any]]) -> None:
         for timer in timers:
@@ -167,11 +167,11 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
     @abstractmethod
     async def _replayed(self) -> None:
-        """Do what is left once the log is replayed; raises what keeps the shard from serving."""
+        """Finish loading after the replay of the log; an error keeps the shard from serving."""
 
     @abstractmethod
     async def _begin(self) -> None:
-        """Resume what was under way in the log; the shard serves from now on."""
+        """Resume pending work of the log, and start to serve."""
 
     @abstractmethod
     def _apply(self, result: ResultT) -> None:
@@ -179,11 +179,11 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
     @abstractmethod
     def _append(self, decided: Sequence[Sequence[RecordT]]) -> None:
-        """Append the records of several events in order; raises as the log does."""
+        """Append the records of several events in order. Raises as the log."""
 
     @abstractmethod
     def _carry_out(self, effect: EffectT) -> None:
-        """Do what is the shard's own, once it is in the log."""
+        """Carry out an effect after its records are in the log."""
 
     @abstractmethod
     def _refuse(self, request: RequestT, error: ErrorCode) -> object:
@@ -192,7 +192,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     # --- deciding ---
 
     def submit(self, request: RequestT) -> None:
-        """Have the shard decide; the request's id receives the response."""
+        """Let the shard decide; the response is passed to the request's `on_response`."""
         if self.state is _ACTIVE:
             self._waiting[request.on_response] = request
             self.post(request)
@@ -200,15 +200,15 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             _respond(request.on_response, self._refusal(request))
 
     def post(self, event: RequestT | EventT) -> ResultT | None:
-        """Have the shard decide on an event, which is lost on a shard that is not active.
+        """Let the shard decide on an event. Events for an inactive shard are dropped.
 
-        Returns the decision if there is one.
+        Returns the decision, or None.
         """
         if self.state is not _ACTIVE:
             return None
         try:
             result = self._decide(event)
-        # a bug, and the shard may have decided half: it must not serve on
+        # a bug: the shard may be half-way through a decision, and must not continue
         except Exception as e:
             self._fail(e)
             return None
@@ -221,7 +221,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     def _accept(
         self, records: Sequence[RecordT], callbacks: Sequence[AfterAppend[EffectT]]
     ) -> None:
-        """Replay what was decided; the news follow once it is in the log."""
+        """Replay a decision; its other effects follow once it is in the log."""
         for record in records:
             self.shard.replay(record)
         if records:
@@ -236,8 +236,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     def _run_callbacks(self, callbacks: Iterable[AfterAppend[EffectT]]) -> None:
         for item in callbacks:
             if isinstance(item, Reply):
-                # If sending an earlier response brought a request that failed the shard, all have a
-                # response already.
+                # If an earlier response caused a request that failed the shard, all requests have
+                # a response already.
                 if self._waiting.pop(item.on_response, None) is not None:
                     _respond(item.on_response, item.response)
             elif callable(item):
@@ -254,10 +254,10 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             self._loading_order.ask(self)
         return _WHY_NOT[self.state]
 
-    # --- life ---
+    # --- load and close ---
 
     async def load(self) -> None:
-        """Replay the log, giving way to others in between, then begin to serve."""
+        """Replay the log, yielding to other tasks in between, then start to serve."""
         if isinstance(self.log, RemoteLog):
             self.state = HostState.ELSEWHERE
             return
@@ -265,17 +265,17 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         try:
             await self._replay_log()
             await self._replayed()
-        # the disk's, or records that are not of the schema: the other shards load on
+        # a disk error, or records that violate the schema: the other shards continue
         except Exception as e:
             if self.log is log:
                 self._fail(e)
         else:
-            if self.log is log:  # else the partition has moved meanwhile
+            if self.log is log:  # else the partition has moved
                 self.state = HostState.ACTIVE
                 await self._begin()
 
     async def _replay_log(self) -> None:
-        """Replay the log, or what the standby has not replayed of it."""
+        """Replay the log, or the part that the standby has not replayed."""
         log, standby = self.log, self._standby
         self._standby = None
         if standby is not None and standby.continues_in(log):
@@ -290,11 +290,11 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             await self.load()
 
     def log_reopened(self, log: Log) -> None:
-        """Load the shard from the log that takes the place of a failed one, or of none here.
+        """Replace the log, and load the shard from the new one.
 
-        A log elsewhere takes its place when another node is to lead the partition: nothing is
-        decided here any more, and whoever waits is told to look for the coordinator. A `StandbyLog`
-        is followed, and the log that takes its place is read from there on.
+        With a remote log, another node leads the partition: the shard decides no more, and waiting
+        requests get NOT_COORDINATOR. A `StandbyLog` is followed; the log that replaces it is read
+        from the reached offset on.
         """
         self.log = log
         if isinstance(log, RemoteLog):
@@ -316,7 +316,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._task = asyncio.ensure_future(following)
 
     def configure(self, config: Any) -> None:
-        """Decide by other settings from now on."""
+        """Use other settings from now on."""
         self.shard.config = config
         if self._standby is not None:
             self._standby.shard.config = config
@@ -377,21 +377,21 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
     def _flushed(self) -> None:
         self._flushing = False
-        # Loading proves nothing: what is read from a full disk fails again with the next append.
+        # Only here, not after loading: a full disk can be read, and then refuses the next append.
         self._reload_after_s, self._failure = self._first_reload_after_s, None
         callbacks, self._appended = self._appended, []
         self._run_callbacks(callbacks)
-        # A response that brought another request has begun the next append already.
+        # A response that caused another request has started the next append already.
         if (self._unlogged or self._after_append) and not self._flushing:
             self._flush_soon()
 
     async def appended(self) -> None:
-        """Return in a later turn, when all decided so far is in the log or the shard dropped."""
+        """Wait until earlier decisions are logged or the shard is dropped, and one more turn."""
         await self._logged()
         await asyncio.sleep(0)
 
     async def _logged(self) -> ErrorCode:
-        """Return `none` when all decided so far is in the log, an error if the shard is dropped."""
+        """Wait until all earlier decisions are logged. Returns an error if the shard is dropped."""
         logged: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._when_logged(partial(_finish, logged))
         return await logged
@@ -405,7 +405,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     # --- failing ---
 
     def _fail(self, error: Exception) -> None:
-        # A log that stays damaged is tried again and again: one line tells it.
+        # A damaged log is retried forever, but logged once.
         if repr(error) != self._failure:
             self._failure = repr(error)
             self.logger.error(
@@ -423,7 +423,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     def _drop(self, refused: ErrorCode, dropped: ErrorCode) -> None:
         """Discard decisions that are not logged, and send every waiting request an error.
 
-        That is `refused` where the log refused the request's records, else `dropped`.
+        That is `refused` if the log refused the request's records, else `dropped`.
         """
         self._flushing = False
         failed, lost = self._appended, self._after_append
@@ -449,9 +449,9 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 async def replay_all(
     log: LogReader, chunks: Iterable[Sequence[_T]], replay: Callable[[_T], None]
 ) -> None:
-    """Replay the records of `log`, giving way to others after each chunk.
+    """Replay the records of `log`, yielding to other tasks after each chunk.
 
-    An empty one says that the next records may have to be loaded.
+    An empty chunk means that the next records may have to be loaded.
     """
     for records in chunks:
         for record in records:
@@ -462,10 +462,10 @@ async def replay_all(
 
 
 def _respond(on_response: OnResponse, response: object) -> None:
-    # The core takes any value; here it is the function that receives the response.
+    # The core accepts any value; the runtime passes the function that receives the response.
     cast("Callable[[object], None]", on_response)(response)
 
 
 def _finish(logged: "asyncio.Future[ErrorCode]", failure: ErrorCode) -> None:
-    if not logged.done():  # who waits for it may have been cancelled
+    if not logged.done():  # the waiting task may have been cancelled
         logged.set_result(failure)

@@ -1,4 +1,4 @@
-"""What the two coordinators of a process share: every shard of a topic, on one event loop."""
+"""Base of the two coordinators of a process: all shards of a topic, on one event loop."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 class Shards(ABC, Generic[HostT, KeyT]):
     """The shards of a topic, from start to close, with their timers and the end of their turns.
 
-    `KeyT` names a timer of a shard. Everything happens on the loop thread.
+    `KeyT` names a timer of a shard. Everything runs on the loop thread.
     """
 
     _hosts: Sequence[HostT]
@@ -34,7 +34,7 @@ class Shards(ABC, Generic[HostT, KeyT]):
         self._expiration: asyncio.Task[None] | None = None
         self._loading_order = LoadingOrder()
         self._ending_turn: list[Callable[[], None]] = []
-        """What is to be called at the end of this turn."""
+        """Functions to call at the end of this turn."""
 
     def _host_context(
         self, clock: Clock, waits_for_disk: bool, reload_after_s: float
@@ -48,15 +48,15 @@ class Shards(ABC, Generic[HostT, KeyT]):
             move_timer=self._move_timer,
         )
 
-    # --- life ---
+    # --- start and close ---
 
     def start(self) -> None:
-        """Begin to load; until then requests of a shard get COORDINATOR_LOAD_IN_PROGRESS."""
+        """Start loading. Requests get COORDINATOR_LOAD_IN_PROGRESS until their shard is loaded."""
         self._loading = asyncio.ensure_future(self._load())
         self._expiration = asyncio.ensure_future(self._expire())
 
     async def loaded(self) -> None:
-        """Return when every shard has been loaded, or has failed to."""
+        """Wait until every shard is loaded or has failed to load."""
         assert self._loading is not None
         await asyncio.shield(self._loading)
 
@@ -70,23 +70,23 @@ class Shards(ABC, Generic[HostT, KeyT]):
             await host.close()
 
     async def _load(self) -> None:
-        # The smallest first: most shards serve before the largest is read.
+        # Smallest first, so that most shards serve before the largest is read.
         for host in sorted(self._hosts, key=lambda host: host.log.size):
             await host.load()
 
     @abstractmethod
     async def _expire(self) -> None:
-        """Check again and again for what is expired, in turns of a few milliseconds each."""
+        """Check periodically for expired state, in turns of a few milliseconds each."""
 
     def log_reopened(self, log: Log) -> None:
-        """Serve from a log of the topic that takes the place of a failed one."""
+        """Replace the log of a shard, and serve from the new one."""
         for host in self._hosts:
             if host.log.topic_partition == log.topic_partition:
                 host.log_reopened(log)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether every shard serves that is led by this node."""
+        """Whether all shards that this node leads are serving."""
         return all(host.state in (HostState.ACTIVE, HostState.ELSEWHERE) for host in self._hosts)
 
     def is_elsewhere(self, partition: int) -> bool:
@@ -114,7 +114,7 @@ class Shards(ABC, Generic[HostT, KeyT]):
     # --- timers ---
 
     def _move_timer(self, host: HostT, timer: KeyT, deadline: Instant | None) -> None:
-        """Set or move a timer; without a deadline, forget it."""
+        """Set or move a timer; cancel it if the deadline is None."""
         # The key includes the shard: timers of a dropped shard never reach its successor.
         key = (host, host.shard, timer)
         if deadline is None:
@@ -129,4 +129,4 @@ class Shards(ABC, Generic[HostT, KeyT]):
 
     @abstractmethod
     def _fire(self, host: HostT, timer: KeyT) -> None:
-        """Bring a timer that is due to its shard."""
+        """Post a due timer to its shard."""

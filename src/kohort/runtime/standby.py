@@ -1,6 +1,6 @@
-"""The state of a shard that another node serves, as far as its log was read here.
+"""The state of a shard that another node serves, replayed in advance from its log.
 
-This node is to serve the shard next. Then it replays the rest of the log, and nothing twice.
+When this node takes over the shard, it replays only the rest of the log.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from kohort.runtime.log_reading import Batches, batches_in, read_batches
 ShardT = TypeVar("ShardT")
 RecordT = TypeVar("RecordT")
 RecordsIn: TypeAlias = Callable[[Iterable[Batches]], Iterator[Sequence[RecordT]]]
-"""Gives the records of batches, in chunks that are replayed in some milliseconds each."""
+"""Returns the records of batches, in chunks that are replayed in some milliseconds each."""
 
 
 class Standby(Generic[ShardT, RecordT]):
-    """A shard, and the place in the log up to which it has replayed the records."""
+    """A shard, and the offset up to which it has replayed the log."""
 
     def __init__(self, log: StandbyLog, shard: ShardT, records_in: RecordsIn[RecordT]) -> None:
         self.log = log
         self.shard = shard
         self._records_in = records_in
         self._checkpoint: Checkpoint | None = None
-        """As it was before anything was read."""
+        """Checkpoint of the log before the first read."""
         self._offset = 0
-        """Of the batch that is to be read next."""
+        """Offset of the next batch to read."""
         self._chunks: Iterator[Sequence[RecordT]] = iter(())
-        """What was read before it, and not replayed."""
+        """Records before that offset that were read and not replayed."""
         self._is_broken = False
         log.begin_reading()
 
@@ -40,9 +40,9 @@ class Standby(Generic[ShardT, RecordT]):
         replay: Callable[[RecordT], None],
         turn: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
-        """Replay what the leader appends, until this is cancelled, or a record cannot be read.
+        """Replay the leader's appends until cancelled, or until a record cannot be read.
 
-        `turn` waits for this shard's turn among those that are loaded.
+        `turn` waits for this shard's turn in the loading order.
         """
         try:
             while True:
@@ -52,12 +52,12 @@ class Standby(Generic[ShardT, RecordT]):
                             replay(record)
                         await asyncio.sleep(0)
                 await self._read()
-        except Exception:  # as in `ShardHost.load`, which says what is wrong
+        except Exception:  # `ShardHost.load` will log the error
             self._is_broken = True
             self.log.end_reading()
 
     async def _read(self) -> None:
-        """Read more; wait until there may be some if there is none, or it cannot be had now."""
+        """Read more records; wait if there are none, or if they cannot be read now."""
         source = self.log.source
         try:
             if self._checkpoint is None:
@@ -75,7 +75,7 @@ class Standby(Generic[ShardT, RecordT]):
         self._offset = batches.end_offset
 
     def continues_in(self, log: Log) -> bool:
-        """Whether the log has all that was replayed, and no batch was removed from it since."""
+        """Whether the log has all replayed batches, and none was removed since."""
         return (
             not self._is_broken
             and log.topic_partition == self.log.topic_partition
@@ -84,6 +84,6 @@ class Standby(Generic[ShardT, RecordT]):
         )
 
     def rest(self, log: Log) -> Iterator[Sequence[RecordT]]:
-        """The records of the log that were not replayed. Raises as `read_batches` does."""
+        """The records of the log that were not replayed. Raises as `read_batches`."""
         yield from self._chunks
         yield from self._records_in(read_batches(log, self._offset))

@@ -1,4 +1,4 @@
-"""Fires due timers on the event loop, after the requests that arrived in time were handled."""
+"""Fires due timers on the event loop, after the requests that arrived before them."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -16,9 +16,9 @@ _TICK_S: Final = 0.001
 MAX_DELAY_MS: Final = 20
 """The longest delay of a due timer while requests keep coming."""
 _MAX_FIRED: Final = 200
-"""Timers that fire in one turn of the loop."""
+"""Maximum number of timers that fire in one turn of the loop."""
 _MAX_FIRING_S: Final = 0.01
-"""Time after which the others fire in the next turn."""
+"""Time in a turn after which the remaining timers wait for the next turn."""
 
 
 class TimerDriver(Generic[K]):
@@ -27,13 +27,13 @@ class TimerDriver(Generic[K]):
     asyncio runs due timers before it reads sockets. After a pause (the process was stopped, swapped
     out, or busy with one large turn) timers that fired at once would expire members whose
     heartbeats are unread in the socket buffers. A first rebalance without a delay would end between
-    the two requests of a join. In Kafka a fired timer is queued behind requests. Here it waits
-    until the loop has turned without a request.
+    the two requests of a join. In Kafka a fired timer is queued behind requests. This driver
+    waits for a turn of the loop without a request.
     """
 
     def __init__(self, clock: Clock, fire: Callable[[K], None]) -> None:
         self.had_request = False
-        """To be set with every request."""
+        """The owner sets it with every request."""
         self._clock = clock
         self._fire_one = fire
         self._timers: TimerHeap[K] = TimerHeap()
@@ -47,7 +47,7 @@ class TimerDriver(Generic[K]):
         return len(self._timers)
 
     def set(self, key: K, deadline: Instant) -> None:
-        """Set or move a timer; one that is set while others fire does not fire in the same turn."""
+        """Set or move a timer. A timer that is set while others fire waits for the next turn."""
         if self._firing_at is not None:
             deadline = max(deadline, Instant(self._firing_at + 1))
         self._timers.set(key, deadline)
@@ -55,19 +55,19 @@ class TimerDriver(Generic[K]):
             self._arm()
 
     def cancel(self, key: K) -> None:
-        """Forget a timer, if it is set."""
+        """Cancel a timer, if it is set."""
         self._timers.cancel(key)
 
     def close(self) -> None:
-        """Ring no more."""
+        """Fire no more timers."""
         if self._handle is not None:
             self._handle.cancel()
 
     def _arm(self) -> None:
         deadline = self._timers.next_deadline()
         if deadline is not None and (self._scheduled_at is None or deadline < self._scheduled_at):
-            # One that rings too early, because that timer was cancelled or moved, arms itself
-            # again.
+            # A wakeup that is too early, because its timer was cancelled or moved, is
+            # scheduled again.
             self._fire_after(max(deadline - self._clock.now(), 0) / 1_000, deadline)
 
     def _fire_after(self, seconds: float, deadline: Instant) -> None:
@@ -88,12 +88,12 @@ class TimerDriver(Generic[K]):
                 break
         self._scheduled_at = self._firing_at = None
         deadline = self._timers.next_deadline()
-        if deadline is None or deadline > now:  # else the others have waited for requests, too
+        if deadline is None or deadline > now:  # else the due timers have waited for requests, too
             self._deferring_since = None
         self._arm()
 
     def _defers(self, now: Instant) -> bool:
-        """Whether due timers have to wait for one more turn of the loop."""
+        """Whether due timers must wait for another turn of the loop."""
         if self._deferring_since is None:
             self._deferring_since = now
         elif not self.had_request or now - self._deferring_since >= MAX_DELAY_MS:

@@ -9,25 +9,24 @@ from kohort.types import Instant
 
 K = TypeVar("K", bound=Hashable)
 _Entry: TypeAlias = tuple[Instant, int, K]
-"""Deadline, number in the order in which they were set, key."""
+"""Deadline, sequence number, key."""
 
 SKIP_CHUNK: Final = 1_000
-"""Stale entries that one call removes, in some milliseconds."""
+"""Maximum number of stale entries that one call removes, in some milliseconds."""
 _SWEEP_CHUNK: Final = 8
 
 
 class TimerHeap(Generic[K]):
     """Keys with a deadline each, as a heap; a moved or cancelled key leaves a stale entry.
 
-    Stale entries are skipped when due, and removed once they outnumber the live ones, some with
-    each timer that is set. Memory is thus proportional to the number of timers, and no call takes
-    long however many they are.
+    Stale entries are skipped when due. Once they outnumber the live ones, each `set` removes some.
+    So memory is proportional to the number of timers, and no call takes long.
     """
 
     def __init__(self) -> None:
         self._heap: list[_Entry[K]] = []
         self._swept: list[_Entry[K]] = []
-        """Another heap, whose live entries move to the first one."""
+        """The old heap during a sweep; its live entries move to the first heap."""
         self._live: dict[K, int] = {}
         self._numbers = count()
 
@@ -36,14 +35,14 @@ class TimerHeap(Generic[K]):
 
     @property
     def entries(self) -> int:
-        """Number of entries held, stale ones included."""
+        """Number of entries, including stale ones."""
         return len(self._heap) + len(self._swept)
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._live)
 
     def set(self, key: K, deadline: Instant) -> None:
-        """Set, or move, a timer."""
+        """Set or move a timer."""
         number = next(self._numbers)
         self._live[key] = number
         heapq.heappush(self._heap, (deadline, number, key))
@@ -53,13 +52,13 @@ class TimerHeap(Generic[K]):
             self._heap, self._swept = [], self._heap
 
     def cancel(self, key: K) -> None:
-        """Forget a timer, if it is set."""
+        """Cancel a timer, if it is set."""
         self._live.pop(key, None)
 
     def next_deadline(self) -> Instant | None:
-        """When the next timer is due, None if none is set.
+        """Deadline of the next timer, None if no timer is set.
 
-        An earlier time where more than `SKIP_CHUNK` were moved or cancelled before that.
+        May be earlier if more than `SKIP_CHUNK` stale entries come before it.
         """
         first = self._first()
         return None if first is None else first[0][0]
@@ -67,8 +66,8 @@ class TimerHeap(Generic[K]):
     def due(self, now: Instant) -> Iterator[K]:
         """Remove and yield the keys that are due, by deadline.
 
-        Keys set during the iteration are included. It ends where so many were moved or cancelled
-        that `next_deadline` gives an earlier time.
+        Includes keys that are set during the iteration. Ends early at very many stale entries, for
+        which `next_deadline` returns an earlier time.
         """
         while (first := self._first()) is not None and first[0][0] <= now:
             key = first[0][2]
@@ -79,7 +78,7 @@ class TimerHeap(Generic[K]):
             yield key
 
     def _first(self) -> "list[_Entry[K]] | None":
-        """The heap with the first entry, None if there is no entry; some stale ones are removed."""
+        """The heap with the first entry, None without entries. Removes some stale entries."""
         for _ in range(SKIP_CHUNK):
             first = self._earlier()
             if first is None or self._is_live(first[0]):
@@ -96,7 +95,7 @@ class TimerHeap(Generic[K]):
         return self._live.get(entry[2]) == entry[1]
 
     def _sweep_some(self) -> None:
-        # A heap without its last entry is a heap.
+        # A heap without its last entry is still a heap.
         for _ in range(min(_SWEEP_CHUNK, len(self._swept))):
             entry = self._swept.pop()
             if self._is_live(entry):

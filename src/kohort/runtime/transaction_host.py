@@ -1,10 +1,10 @@
 """Runs one shard of transactional ids: see `shard_host`.
 
-After a failed append the shard is loaded from its log. Kafka goes back to the state before the
-request instead; in both, nobody is told of a transition that is not in the log.
+After a failed append the shard is reloaded from its log. Kafka reverts to the state before the
+request instead. In both cases no response shows a transition that is not in the log.
 
-The end of a transaction outlives its shard: once it is in the log it has to be carried out, and a
-shard that is loaded again does not write the markers twice.
+The end of a transaction outlives its shard: once it is in the log, the markers must be written, and
+a reloaded shard does not write them twice.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ _RESUME_CHUNK: Final = 1_000
 
 
 class _Ending:
-    """A transaction that ends, until that is in the log."""
+    """An ending transaction, until its completion is in the log."""
 
     __slots__ = ("is_marked", "markers", "task")
 
     def __init__(self, markers: Markers) -> None:
         self.markers = markers
         self.task: asyncio.Future[None]
-        """Writes the markers."""
+        """The task that writes the markers."""
         self.is_marked = False
         """Whether all markers are written."""
 
 
 class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Result]):
-    """One partition of `__transaction_state` at work."""
+    """Runs one partition of `__transaction_state`."""
 
     logger = logging.getLogger("kohort.transactions")
     content = "transactional ids"
@@ -58,7 +58,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
     ) -> None:
         """Host the shard of `log`, as `ShardHost` does.
 
-        `write_markers` returns when all of them are written; the epoch is that of the coordinator.
+        `write_markers` returns when all markers are written; its epoch is the coordinator's.
         """
         super().__init__(log, new_shard, context)
         self._write_markers = write_markers
@@ -66,13 +66,13 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
 
     @property
     def ending(self) -> int:
-        """The number of transactions that end."""
+        """Number of ending transactions."""
         return len(self._ending)
 
     async def markers_written(self, transactional_id: str, timeout_s: float) -> bool:
-        """Return when the transaction that ends has its markers, or after that time.
+        """Wait until the markers of the ending transaction are written, at most `timeout_s`.
 
-        False, at once, if no markers are being written.
+        Returns False at once if no markers are being written.
         """
         ending = self._ending.get(transactional_id)
         if ending is None or ending.task.done():
@@ -87,7 +87,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         await self._forget_lost_ends()
 
     async def _forget_lost_ends(self) -> None:
-        """Write no more markers of transactions that do not end according to the log."""
+        """Stop writing markers of transactions that are not ending according to the log."""
         slices = TimeSlices()
         for transactional_id, ending in tuple(self._ending.items()):
             if not self.shard.is_ending(ending.markers):
@@ -96,7 +96,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
             await slices.give_way()
 
     async def _begin(self) -> None:
-        # The ids that are there now: whatever changes later sets its own timers.
+        # The ids at this time: later changes set their own timers.
         loaded, shard = tuple(self.shard.transactions.items()), self.shard
         for start in range(0, len(loaded), _RESUME_CHUNK):
             some = loaded[start : start + _RESUME_CHUNK]
@@ -117,7 +117,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         if in_progress is None:
             ending = self._ending[markers.transactional_id] = _Ending(markers)
             ending.task = asyncio.ensure_future(self._end(ending))
-        elif in_progress.is_marked:  # the shard was loaded again since
+        elif in_progress.is_marked:  # the shard was reloaded since
             self._complete(in_progress)
 
     async def _end(self, ending: _Ending) -> None:
@@ -136,7 +136,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
             del self._ending[transactional_id]
 
     def _stop(self, state: HostState) -> None:
-        """As of every shard; who has the log next writes the markers that are missing."""
+        """Stop the shard; the next leader of its partition writes the missing markers."""
         super()._stop(state)
         for ending in self._ending.values():
             ending.task.cancel()

@@ -1,4 +1,4 @@
-"""Between the records of a shard of transactional ids and the batches of its log."""
+"""Converts the records of a shard of transactional ids to the batches of its log, and back."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -11,14 +11,14 @@ from kohort.transactions.records import TransactionRecord, decode, encode
 from kohort.types import Timestamp
 
 _BATCH_BYTES: Final = 1 << 17
-"""Size at which a batch gets no more records: one is read in some milliseconds."""
+"""Size at which a batch gets no more records, so that it is read in some milliseconds."""
 _RECORD_CHUNK: Final = 500
 
 
 def append_records(log: LogAppender, records: Iterable[TransactionRecord], now: Timestamp) -> None:
     """Append the records in order, in as few batches as their size allows.
 
-    Raises OSError or KafkaError if the log refuses. Records appended before that stay.
+    Raises OSError or KafkaError if the log refuses; earlier records stay appended.
     """
     parts: list[bytes] = []
     size = 0
@@ -35,20 +35,19 @@ def append_records(log: LogAppender, records: Iterable[TransactionRecord], now: 
 def read_records(reads: Iterable[Batches]) -> Iterator[list[TransactionRecord]]:
     """The records of these batches, in chunks that are replayed in some milliseconds each.
 
-    Those that others of the same read supersede are skipped.
-
-    Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
+    Records that a later record of the same read supersedes are skipped. Raises CorruptRecordError
+    if a record does not follow the schema, and as `reads` does.
     """
     keys = KnownKeys()
     for data, _ in reads:
         if not data:
             yield []
         latest: dict[bytes, bytes | None] = {}
-        position = keys.take(data, 0, latest)
+        position = keys.store_known(data, 0, latest)
         while (batch := next(iterate(data, position), None)) is not None:
             _, header = batch
             latest.update(_pairs(data, position, header, keys))
-            position = keys.take(data, position + header.size, latest)
+            position = keys.store_known(data, position + header.size, latest)
         items = iter(latest.items())
         while some := list(islice(items, _RECORD_CHUNK)):
             decoded = (decode(*item) for item in some)

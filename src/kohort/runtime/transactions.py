@@ -10,7 +10,7 @@ from typing import Any, Final
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
-from kohort.runtime.markers import MarkerWriter, Turns, write_markers
+from kohort.runtime.markers import MarkerLimiter, MarkerWriter, write_markers
 from kohort.runtime.shards import Shards
 from kohort.runtime.transaction_host import TransactionHost
 from kohort.transactions.config import TransactionCoordinatorConfig
@@ -30,39 +30,36 @@ from kohort.transactions.transitions import BUMPS_EPOCH
 from kohort.types import TopicPartition
 
 _EXPIRATION_CHUNK: Final = 200
-"""Ids that are checked for expiry in one turn. Each may have 32 KiB."""
+"""Transactional ids, of up to 32 KiB, that are checked for expiry in one turn."""
 _MARKERS_TIMEOUT_S: Final = 0.1
-"""How long the next transaction waits for markers, as its first Produce v12 does in Kafka."""
+"""Time that the next transaction waits for markers, as its first Produce v12 in Kafka."""
 
 
 class TransactionVerifier(ABC):
-    """What the leaders of partitions ask the coordinator of a transaction."""
+    """Requests of partition leaders to the coordinator of a transaction."""
 
     @abstractmethod
     async def add_partitions(
         self, producer: TransactionalProducer, partitions: Partitions, client_version: int
     ) -> ErrorCode:
-        """The error of adding partitions to a transaction, `none` if they are in it now."""
+        """Add partitions to a transaction. Returns the error, or `none`."""
 
     @abstractmethod
     async def verify_partitions(
         self, producer: TransactionalProducer, partitions: Partitions
     ) -> VerifyPartitionsResponse:
-        """Which of the partitions are missing in the open transaction."""
+        """The partitions that are not in the open transaction."""
 
     @abstractmethod
     async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
-        """Return when the last transaction has its markers, or after that time.
-
-        After all of that time if they cannot be written yet.
-        """
+        """Wait until the markers of the last transaction are written, at most `timeout_s`."""
 
     async def verify(
         self, producer: TransactionalProducer, partition: TopicPartition, *, add: bool
     ) -> ErrorCode:
-        """`none` if a partition is in the open transaction, or with `add` if it is now.
+        """Verify that a partition is in the open transaction; with `add`, add it.
 
-        TRANSACTION_ABORTABLE if it is not; other errors are those of the transaction.
+        Returns `none`, TRANSACTION_ABORTABLE if it is not in it, or an error of the transaction.
         """
         partitions = {partition.topic: frozenset({partition.partition})}
         if add:
@@ -74,8 +71,8 @@ class TransactionVerifier(ABC):
 class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], TransactionVerifier):
     """All transactional ids that this process coordinates.
 
-    A request passed to `submit` has a function as `on_response`, which is called with the response.
-    Everything happens on the loop thread.
+    `on_response` of a request passed to `submit` is a function that is called with the response.
+    Everything runs on the loop thread.
     """
 
     def __init__(
@@ -90,15 +87,15 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         expiration_interval_ms: int = 3_600_000,
         reload_after_s: float = 1.0,
     ) -> None:
-        """`new_producer_id` returns an id that was never given, or raises KafkaError.
+        """`new_producer_id` returns a fresh producer id, or raises KafkaError.
 
-        `reload_after_s`: how long a failed shard waits first; doubled with every failure.
+        `reload_after_s`: delay before a failed shard is reloaded; doubled with every failure.
         """
         super().__init__(clock)
         self._expiration_s = expiration_interval_ms / 1_000
         self._config = config
         self._new_producer_id = new_producer_id
-        write = partial(write_markers, marker_writer, Turns())
+        write = partial(write_markers, marker_writer, MarkerLimiter())
         context = self._host_context(clock, waits_for_disk, reload_after_s)
         self._hosts = [
             TransactionHost(
@@ -111,7 +108,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         ]
 
     def configure(self, config: TransactionCoordinatorConfig) -> None:
-        """Decide by other settings from now on."""
+        """Use other settings from now on."""
         self._config = config
         for host in self._hosts:
             host.configure(config)
@@ -122,7 +119,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
     # --- requests and events ---
 
     def submit(self, request: Request) -> None:
-        """Have the shard of the transactional id decide.
+        """Submit a request to the shard of its transactional id.
 
         `request.on_response` is called with the response, now or later.
         """
@@ -130,7 +127,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         self._host(request.transactional_id).submit(request)
 
     async def ask(self, request: Request) -> Any:
-        """The response to a request, whose `on_response` is ignored."""
+        """The response to a request; its `on_response` is ignored."""
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def respond(outcome: object) -> None:
@@ -155,10 +152,10 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
     async def add_partitions_after_markers(
         self, producer: TransactionalProducer, partitions: Partitions, client_version: int
     ) -> ErrorCode:
-        """As `add_partitions`, but let the last transaction end first, for 100 ms at most.
+        """`add_partitions` after the end of the last transaction; waits at most 100 ms.
 
-        Kafka refuses with CONCURRENT_TRANSACTIONS at once; librdkafka then sends AddOffsetsToTxn
-        again only after 100 ms, although the markers are written in a millisecond.
+        Kafka returns CONCURRENT_TRANSACTIONS at once; librdkafka then retries AddOffsetsToTxn only
+        after 100 ms, although the markers are written in a millisecond.
         """
         host = self._host(producer.transactional_id)
         await host.markers_written(producer.transactional_id, _MARKERS_TIMEOUT_S)
@@ -176,7 +173,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         return response
 
     async def _expire(self) -> None:
-        """Forget ids that were idle for long, in turns that take a few milliseconds each."""
+        """Expire idle ids, in turns that take a few milliseconds each."""
         while True:
             await asyncio.sleep(self._expiration_s)
             for host in self._hosts:
@@ -188,15 +185,15 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
     def _fire(self, host: TransactionHost, timer: TransactionTimesOut) -> None:
         host.post(timer)
 
-    # --- what is known ---
+    # --- queries ---
 
     def shards(self) -> Iterator[Mapping[str, TransactionMetadata]]:
-        """The transactional ids of each shard, for reading only."""
+        """The transactional ids of each shard, read-only."""
         for host in self._hosts:
             yield host.shard.transactions
 
     def statistics(self) -> Mapping[str, Any]:
-        """Counts: shards by state, transactional ids, open transactions and those that end."""
+        """Counts: shards by state, transactional ids, open transactions, ending transactions."""
         return {
             "shards": self._states(),
             "transactional_ids": sum(len(ids) for ids in self.shards()),
