@@ -29,7 +29,7 @@ def test_a_snapshot_stays_as_it_was(changes: int) -> None:
         offsets.store("a", [change], [VALUES[9]])
         offsets.store("new", range(10), VALUES)
         offsets.discard("b", change)
-        assert len(list(offsets.take(11))) == 11
+        assert len(list(offsets.remove_some(11))) == 11
     assert dict(snapshots[0][0]) == before
     for snapshot, then in snapshots:
         assert dict(snapshot) == then

@@ -39,9 +39,9 @@ GROUP_ID_NOT_FOUND_SINCE = 6
 
 
 def describe_group(group: AnyGroup | None, request: DescribeGroup) -> DescribeGroupResponse:
-    """Describe a group: its state, and metadata of members only while it is Stable.
+    """Describe a group; metadata of members only while it is Stable.
 
-    The members' assignments are part of the description in every state.
+    The members' assignments are included in every state.
     """
     if not isinstance(group, Group):
         newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
@@ -65,7 +65,7 @@ def describe_group(group: AnyGroup | None, request: DescribeGroup) -> DescribeGr
 def list_groups(groups: Iterable[AnyGroup], request: ListGroups) -> ListGroupsResponse:
     """List the groups in the requested states and of the requested types, or all of them.
 
-    Names of states and types are compared without regard to case.
+    Names of states and types are case-insensitive.
     """
     states = {state.lower() for state in request.states}
     types = {type_.lower() for type_ in request.types}
@@ -79,7 +79,7 @@ def list_groups(groups: Iterable[AnyGroup], request: ListGroups) -> ListGroupsRe
 
 
 def delete_group(group: AnyGroup | None, request: DeleteGroup, step: Step) -> None:
-    """Delete an Empty group with all its offsets; ids that were handed out for it are forgotten."""
+    """Delete an Empty group with all its offsets and pending member ids."""
     if group is None:
         error = ErrorCode.group_id_not_found
     elif not group.is_empty:
@@ -96,7 +96,7 @@ def delete_group(group: AnyGroup | None, request: DeleteGroup, step: Step) -> No
 def _delete_large_group(group: AnyGroup, request: DeleteGroup, step: Step) -> None:
     """Delete the group at once, and its offsets in slices.
 
-    A group that is made under the same id meanwhile is another one: it has none of these offsets.
+    A group that is created under the same id meanwhile has none of these offsets.
     """
     offsets, group.offsets = group.offsets, CommittedOffsets()
     tombstones(group, step)
@@ -106,8 +106,8 @@ def _delete_large_group(group: AnyGroup, request: DeleteGroup, step: Step) -> No
 
 
 def discard_offsets(group: AnyGroup | None, event: DiscardOffsets, step: Step) -> None:
-    """Write some of the tombstones; `group` is one that was made since."""
-    for partition in event.offsets.take(TOMBSTONE_CHUNK):
+    """Write some of the tombstones; `group` was created since, if not None."""
+    for partition in event.offsets.remove_some(TOMBSTONE_CHUNK):
         if group is None or partition not in group.offsets:
             step.record(offset_tombstone(event.group, partition))
     if event.offsets or event.offsets.pending:
@@ -117,14 +117,14 @@ def discard_offsets(group: AnyGroup | None, event: DiscardOffsets, step: Step) -
 
 
 def tombstones(group: AnyGroup, step: Step) -> None:
-    """Unmake the group: a tombstone for each offset, pending ones too, then one for the group."""
+    """Delete the group: tombstones for all offsets, including pending ones, then the group."""
     for partition in chain(group.offsets, group.offsets.only_pending()):
         step.record(offset_tombstone(group.id, partition))
     group_tombstones(group, step)
 
 
 def group_tombstones(group: AnyGroup, step: Step) -> None:
-    """Unmake the group, and leave its offsets."""
+    """Delete the group, and keep its offsets."""
     if isinstance(group, ConsumerGroup):
         key = GroupKey(group.id)
         step.record(TargetAssignmentMetadataRecord(key, None))

@@ -1,9 +1,9 @@
 """One classic group: its logged part, its soft part, and the state derived from the two.
 
-Logged are a group's last synced generation, `ClassicGroup`, and its committed offsets. Only
-`Shard.replay` writes them. Soft is the rest: a `MemberSession` for each member, the pending ids of
-the member-id handshake (KIP-394), and at most one `Round`, the current rebalance. Soft state is
-lost with the process; the logged group is not.
+The last synced generation of a group, `ClassicGroup`, and its committed offsets are logged. Only
+`Shard.replay` writes them. All else is soft state, which is lost with the process: a
+`MemberSession` for each member, the pending ids of the member-id handshake (KIP-394), and at most
+one `Round`, the current rebalance.
 
 The state is derived, never stored:
 
@@ -15,8 +15,8 @@ The state is derived, never stored:
 | any | syncing | CompletingRebalance |
 | members | none | Stable |
 
-The members of a group are always those in `Group.sessions`. During a round they are ahead of the
-logged group, which takes them over when the round is synced.
+`Group.sessions` always has the current members. During a round they are ahead of the logged group,
+which gets them when the round is synced.
 
 Source: Kafka's ClassicGroup, ClassicGroupMember and ClassicGroupState.
 """
@@ -44,14 +44,14 @@ class State(StrEnum):
     EMPTY = "Empty"
     """No members, perhaps offsets.
 
-    - join: member added, or id handed out → PreparingRebalance
+    - join: member added, or id assigned → PreparingRebalance
     - sync, heartbeat, leave: UNKNOWN_MEMBER_ID
     - commit with generation -1: stored
     - delete, or the last offset expired → Dead
     """
 
     PREPARING_REBALANCE = "PreparingRebalance"
-    """The join phase: waits for every member to join again.
+    """The join phase: waits for every member to rejoin.
 
     - join: parked
     - sync, heartbeat: REBALANCE_IN_PROGRESS
@@ -83,10 +83,10 @@ class State(StrEnum):
     """
 
     DEAD = "Dead"
-    """Does not exist, or not here."""
+    """Does not exist, or has another coordinator."""
 
 
-# Checked for every commit, and the lookup of an enum's member takes as long as a call.
+# Checked for every commit; the lookup of an enum's member takes as long as a call.
 _EMPTY: Final = State.EMPTY
 _STABLE: Final = State.STABLE
 
@@ -105,13 +105,13 @@ A replayed record may also enter Empty and Stable from Dead.
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroup:
-    """The last generation that was synced, or left Empty, as its GroupMetadata record has it."""
+    """The last synced or Empty generation, from its GroupMetadata record."""
 
     value: GroupMetadataValue
     members: Mapping[str, MemberMetadata] = field(repr=False, compare=False)
     """The members by id."""
     downgraded: bool = field(default=False, compare=False)
-    """Whether it was a consumer group until this record: no leader has assigned partitions yet.
+    """Whether this record ended a consumer group: no leader has assigned partitions yet.
 
     Not compared: compaction may remove the records between the end of the consumer group and a
     later generation.
@@ -139,13 +139,13 @@ class MemberSession:
     timer: Instant | None = None
     """Time at which its timer fires.
 
-    It may be earlier than the deadline, which heartbeats move alone.
+    It may be earlier than the deadline: heartbeats move only the latter.
     """
     is_new: bool = False
     """True until its first join gets a response: it cannot send heartbeats before that."""
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata for `protocol`, b"" if it does not offer it."""
+        """Its metadata for `protocol`, b"" if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     @property
@@ -180,7 +180,7 @@ class Group:
         self.pending = PendingMembers()
         self.round: Round | None = None
         self.unsynced: set[str] = set()
-        """Members whose SyncGroup of the current generation has not come."""
+        """Members without a SyncGroup in the current generation."""
         self.supported: Counter[str] = Counter()
         """Protocol name → number of members that offer it."""
 
@@ -204,7 +204,7 @@ class Group:
 
     @property
     def exists(self) -> bool:
-        """False for a group of which neither a record nor anything soft is left."""
+        """False for a group without records and soft state."""
         return bool(
             self.logged
             or self.offsets
@@ -222,7 +222,7 @@ class Group:
 
     @property
     def protocol_type(self) -> str:
-        """ "" for a group that only holds offsets (a simple group)."""
+        """The protocol type; "" for a group with offsets only (a simple group)."""
         if self.round is not None:
             return self.round.protocol_type
         return "" if self.logged is None else self.logged.value.protocol_type
@@ -265,8 +265,7 @@ class Group:
         return session
 
     def _share_values(self, session: MemberSession) -> None:
-        # Members of a group mostly have equal values: one copy is kept instead of each request's
-        # own.
+        # Members of a group mostly have equal values: they share one copy.
         other = next(iter(self.sessions.values()), session)
         for name in _ALIKE:
             value = getattr(other, name)
@@ -303,10 +302,9 @@ class Group:
         )
 
     def select_protocol(self) -> str:
-        """The protocol most members vote for; each votes for its first one that all members offer.
+        """The protocol with most votes; each member votes for its first one that all support.
 
-        A tie goes to the name that reached the number first, in the order in which the members
-        joined.
+        In a tie the first name to reach the number of votes wins, in the order of joining.
         """
         candidates = {name for name in self.supported if self._offered_by_all(name)}
         if len(candidates) == 1:
@@ -322,7 +320,7 @@ class Group:
         self.supported.subtract(names)
         for name in names:
             if not self.supported[name]:
-                # Clients choose these names: names that no member offers must not accumulate.
+                # Clients choose these names; unused names must not accumulate.
                 del self.supported[name]
 
     def _offered_by_all(self, name: str) -> bool:

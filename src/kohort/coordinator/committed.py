@@ -2,8 +2,7 @@
 
 A committed offset is written far more often than it is read. Its bytes (`records.pack_offset`) are
 needed for the log anyway. They take less than half the memory of a value with fields, and the
-garbage collector does not traverse them. To readers this is an ordinary mapping from partitions to
-values.
+garbage collector does not traverse them. Readers see an ordinary mapping from partitions to values.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,17 +21,17 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[int, bytes]] = {}
-        """By topic and partition; no topic is without offsets."""
+        """Topic → partition → packed value; no topic is empty."""
         self._shared: set[str] = set()
-        """Topics whose offsets a snapshot has too: they are copied before they change."""
+        """Topics whose offsets are shared with a snapshot: they are copied before a change."""
         self.pending: PendingOffsets | None = None
-        """Offsets in open transactions, which are not committed yet; None if there are none."""
+        """Offsets of open transactions, not committed yet; None if there are none."""
 
     def __repr__(self) -> str:
         return f"<CommittedOffsets {len(self)} of {len(self._topics)} topics>"
 
     def store(self, topic: str, partitions: Sequence[int], values: Sequence[bytes]) -> None:
-        """Store packed values, one for each of the partitions."""
+        """Store packed values, one per partition."""
         if self.pending is not None:
             self.pending.committed(topic, partitions)
         own_offsets = self._own(topic)
@@ -46,7 +45,7 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
     def store_pending(
         self, producer_id: int, topic: str, partitions: Sequence[int], values: Sequence[bytes]
     ) -> None:
-        """Keep packed values, one for each of the partitions, until the transaction ends."""
+        """Keep packed values, one per partition, until the transaction ends."""
         if self.pending is None:
             self.pending = PendingOffsets()
         self.pending.add(producer_id, topic, partitions, values)
@@ -60,7 +59,7 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
             self.pending = pending or None
 
     def discard(self, topic: str, partition: int) -> None:
-        """Forget the offset of a partition and its pending ones, if there are any."""
+        """Remove the offset of a partition and its pending offsets, if any."""
         if self.pending is not None:
             self.pending.discard(topic, partition)
             self.pending = self.pending or None
@@ -74,13 +73,13 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
 
     @property
     def topics(self) -> Iterable[str]:
-        """The topics that have an offset."""
+        """Topics with an offset."""
         return self._topics.keys()
 
     def of_topics(self, topics: frozenset[str]) -> Iterator[TopicPartition]:
-        """The partitions of these topics that have an offset; costs nothing for other topics.
+        """Partitions of these topics with an offset, including a pending one.
 
-        Those that only have a pending one come too.
+        Other topics add no cost.
         """
         yield from self.only_pending(topics)
         for topic in self._topics.keys() & topics:
@@ -88,20 +87,20 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
                 yield TopicPartition(topic, partition)
 
     def only_pending(self, topics: frozenset[str] | None = None) -> Iterator[TopicPartition]:
-        """The partitions, of all or of some topics, that have a pending offset and no other."""
+        """Partitions of all or some topics that have only pending offsets."""
         if self.pending is not None:
             for partition in self.pending.partitions(topics):
                 if partition not in self:
                     yield partition
 
     def concerns(self, partition: TopicPartition) -> bool:
-        """Whether the partition has an offset, be it a pending one."""
+        """Whether the partition has an offset, including a pending one."""
         if partition in self:
             return True
         return self.pending is not None and not self.pending.stable((partition,))
 
-    def take(self, count: int) -> Iterator[TopicPartition]:
-        """Forget the offsets of at most `count` partitions, pending ones too, and give these."""
+    def remove_some(self, count: int) -> Iterator[TopicPartition]:
+        """Remove all offsets of at most `count` partitions, and yield these partitions."""
         while count and self._topics:
             topic = next(reversed(self._topics))
             partition = next(reversed(self._topics[topic]))
@@ -115,7 +114,7 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
     def snapshot(self) -> "CommittedOffsets":
         """A copy that later commits do not change, for reading only.
 
-        It costs as much as there are topics: their offsets are copied with their next change.
+        Its cost is proportional to the topics: their offsets are copied at their next change.
         """
         copy = CommittedOffsets()
         copy._topics = self._topics.copy()
@@ -123,7 +122,7 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         return copy
 
     def _own(self, topic: str) -> dict[int, bytes] | None:
-        """The offsets of a topic, to be changed; None if it has none."""
+        """The offsets of a topic, for a change; None if it has none."""
         offsets = self._topics.get(topic)
         if topic in self._shared:
             self._shared.discard(topic)

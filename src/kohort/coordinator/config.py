@@ -12,7 +12,7 @@ PENDING_GROUP_WEIGHT: Final = 100
 
 
 class MigrationPolicy(StrEnum):
-    """Whether groups with members may become consumer groups, or classic groups again."""
+    """Whether groups with members may be upgraded to consumer groups, or downgraded."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -35,7 +35,7 @@ class ConsumerGroupConfig:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
-    """Shortest time between two computations of the target assignment."""
+    """Minimum time between two computations of the target assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,27 +55,27 @@ class GroupCoordinatorConfig:
     """Counted in UTF-16 units, as Java counts the chars of a string."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     max_commit_bytes: int = MAX_MESSAGE_BYTES
-    """Largest batch that one OffsetCommit may become in the log: 18,000 partitions at most."""
+    """Maximum size of the batch of one OffsetCommit: at most 18,000 partitions."""
     max_pending_offsets: int = 100_000
-    """Offsets that one transaction may have pending in a partition of `__consumer_offsets`.
+    """Maximum pending offsets of one transaction in a partition of `__consumer_offsets`.
 
     Each of its groups counts as much as `PENDING_GROUP_WEIGHT` offsets.
     """
     max_pending_bytes: int = 32 * 1024 * 1024
-    """Memory of pending member ids, of all partitions of `__consumer_offsets` together."""
+    """Maximum memory of pending member ids in all partitions of `__consumer_offsets`."""
     min_pending_bytes: int = 0
-    """Memory of pending member ids that a partition may have, whatever the others have."""
+    """Memory of pending member ids that each partition may use in any case."""
     max_record_bytes: int = MAX_MESSAGE_BYTES
-    """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced.
+    """`message.max.bytes` of `__consumer_offsets`: a group with a larger record cannot be synced.
     """
     consumer: ConsumerGroupConfig = ConsumerGroupConfig()
-    """Settings of consumer groups that have none of their own."""
+    """Default settings of consumer groups."""
     consumer_of: Callable[[str], ConsumerGroupConfig | None] = lambda _: None
-    """The settings of a group that has some of its own, and None for others."""
+    """The settings of a group with settings of its own, else None."""
     consumer_max_size: int = 2**31 - 1
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     consumer_rejoin_lost: bool = False
-    """Members of a consumer group that does not exist get UNKNOWN_MEMBER_ID, and join it again.
+    """Members of a nonexistent consumer group get UNKNOWN_MEMBER_ID, and rejoin.
 
     Kafka's GROUP_ID_NOT_FOUND is fatal to librdkafka's consumers.
     """

@@ -4,7 +4,7 @@
 |---|---|---|
 | 3 | group | group epoch, hash of the metadata of subscribed topics |
 | 4 | group | metadata of topics as Kafka before 4.1 wrote it; now only its tombstone is written |
-| 5 | group, member | what the member said of itself: subscription, assignor, timeout |
+| 5 | group, member | the member's own fields: subscription, assignor, timeout |
 | 6 | group | epoch and time of the target assignment |
 | 7 | group, member | the member's target assignment |
 | 8 | group, member | the member's epoch, state and current assignment |
@@ -12,7 +12,7 @@
 
 All values have version 0 and are flexible.
 
-Source: ConsumerGroup….json of Kafka's group-coordinator, and what Kafka 4.4 writes.
+Source: ConsumerGroup….json of Kafka's group-coordinator, and records that Kafka 4.4 wrote.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,9 +33,9 @@ from kohort.protocol.packing import (
 )
 
 Partitions: TypeAlias = Mapping[UUID, tuple[int, ...]]
-"""Topic id → partitions, none of them empty."""
+"""Topic id → partitions, at least one per topic."""
 AssignedPartitions: TypeAlias = Mapping[UUID, Mapping[int, int]]
-"""Topic id → partition → member epoch at which the partition was assigned, none of them empty."""
+"""Topic id → partition → member epoch of its assignment; at least one partition per topic."""
 
 
 class GroupKey(NamedTuple):
@@ -55,11 +55,11 @@ class RegularExpressionKey(NamedTuple):
 class ConsumerGroupMetadataValue(NamedTuple):
     epoch: int
     metadata_hash: int = 0
-    """An int64; 0 for no topics."""
+    """An int64; 0 without topics."""
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """What a member of the classic protocol joined with."""
+    """Fields of the JoinGroup of a member with the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -76,14 +76,14 @@ class ClassicMemberMetadata(NamedTuple):
 
 
 class ConsumerGroupMemberMetadataValue(NamedTuple):
-    """What a member said of itself."""
+    """The fields that a member sends about itself."""
 
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
     topics: tuple[str, ...] = ()
-    """Subscribed names, sorted, each once."""
+    """Subscribed names, sorted, without duplicates."""
     regex: str = ""
     """"" for none."""
     rebalance_timeout_ms: int = -1
@@ -95,7 +95,7 @@ class ConsumerGroupMemberMetadataValue(NamedTuple):
 class TargetAssignmentMetadataValue(NamedTuple):
     epoch: int
     timestamp: int = 0
-    """ms since the epoch when it was computed; 0: unknown."""
+    """Time of the computation in ms since the epoch; 0: unknown."""
 
 
 class TargetAssignmentMemberValue(NamedTuple):
@@ -113,9 +113,9 @@ class CurrentMemberAssignmentValue(NamedTuple):
 
 class RegularExpressionValue(NamedTuple):
     topics: tuple[str, ...]
-    """Sorted names of the topics that it matched."""
+    """Names of the matched topics, sorted."""
     version: int
-    """Version of the topics' metadata that it was resolved with."""
+    """Version of the topics' metadata for which it was resolved."""
     timestamp: int
     """ms since the epoch."""
 
@@ -128,7 +128,7 @@ class ConsumerGroupMetadataRecord(NamedTuple):
 class PartitionMetadataRecord(NamedTuple):
     key: GroupKey
     value: bytes | None
-    """Not decoded: nothing depends on it."""
+    """Not decoded, because it is not used."""
 
 
 class ConsumerGroupMemberMetadataRecord(NamedTuple):
@@ -277,7 +277,7 @@ def _int32s(values: Collection[int]) -> bytes:
 
 
 def _tag(content: bytes) -> bytes:
-    """The one tagged field of a structure, with tag 0."""
+    """Encode the only tagged field of a structure, with tag 0."""
     return b"".join((b"\x01\x00", pack_varint(len(content)), content))
 
 
@@ -289,7 +289,7 @@ def _int64_tag(value: int) -> bytes:
 
 
 def decode(type_: int, key: RecordReader, value: bytes | None) -> ConsumerGroupRecord | None:
-    """The record with a key of this type, None for a type that is not of consumer groups.
+    """The record with a key of this type, None for other types than those of consumer groups.
 
     Raises CorruptRecordError, struct.error and UnicodeDecodeError if the bytes do not follow the
     schema.
@@ -367,7 +367,7 @@ def _read_current(data: bytes) -> CurrentMemberAssignmentValue:
 
 
 def _read_assigned(reader: RecordReader, member_epoch: int) -> AssignedPartitions:
-    """Partitions with their epochs; before 4.3 there were none, and the member's counts."""
+    """Partitions with their epochs; the member's epoch in records before Kafka 4.3."""
     assigned: dict[UUID, Mapping[int, int]] = {}
     for _ in range(reader.array_length()):
         topic_id, partitions = reader.uuid(), reader.int32s()
@@ -400,7 +400,7 @@ _READERS: Final[Mapping[int, tuple[Any, Any, Callable[[bytes], Any]]]] = {
     8: (CurrentMemberAssignmentRecord, MemberKey, _read_current),
     16: (RegularExpressionRecord, RegularExpressionKey, _read_regex),
 }
-"""Type of the key → classes of record and key, and the reader of the value."""
+"""Type of the key → class of the record, class of the key, reader of the value."""
 
 
 def _value(data: bytes) -> RecordReader:

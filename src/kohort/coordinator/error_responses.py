@@ -1,4 +1,4 @@
-"""Error responses to requests that never reached their shard, or outlived it.
+"""Error responses to requests whose shard does not serve.
 
 One function covers every case: the shard is loading (COORDINATOR_LOAD_IN_PROGRESS), its log failed
 (COORDINATOR_NOT_AVAILABLE), or it is being closed (NOT_COORDINATOR).

@@ -1,8 +1,7 @@
-"""The fold over the log of a shard: every group's logged state, and who has open transactions.
+"""The fold over the log of a shard: logged state of all groups, and open transactions.
 
-`Fold.replay` is the only writer of logged state, live and when loading. The records decide on the
-type of a group: a record of one type makes an empty group of the other type a group of its own.
-Offsets stay.
+`Fold.replay` is the only writer of logged state, live and when loading. The records determine the
+type of a group: a record of one type converts an empty group of the other type. Offsets stay.
 """
 
 from collections.abc import Mapping
@@ -27,14 +26,14 @@ AnyGroup: TypeAlias = Group | ConsumerGroup
 
 
 class Fold:
-    """The groups of one partition of `__consumer_offsets`, as their log determines them."""
+    """The groups of one partition of `__consumer_offsets`, replayed from its log."""
 
     def __init__(self) -> None:
         self.groups: dict[str, AnyGroup] = {}
         self._transactions: dict[int, set[str]] = {}
-        """Producer id → groups that its open transaction has, or had, pending offsets of."""
+        """Producer id → groups with pending offsets, now or before, in its open transaction."""
         self._ended: str | None = None
-        """The consumer group that the latest record of groups ended, if it did."""
+        """The consumer group that the latest group record ended, or None."""
 
     def replay(self, record: Entry) -> None:
         """Apply one entry of the log."""
@@ -113,14 +112,14 @@ class Fold:
         self._transactions.setdefault(producer_id, set()).add(group.id)
 
     def _replay_marker(self, record: TransactionMarker) -> None:
-        # A group that has nothing now stays until the next check for expired groups, as in Kafka.
+        # As in Kafka, a group without state stays until the next check for expired groups.
         for group_id in self._transactions.pop(record.producer_id, ()):
             group = self.groups.get(group_id)
             if group is not None:
                 group.offsets.end_transaction(record.producer_id, commit=record.commit)
 
     def logged_state(self) -> Mapping[str, tuple[Any, Mapping[TopicPartition, Any], Any]]:
-        """Everything that the log determines, by group: the group, offsets, pending offsets."""
+        """All state from the log, by group: the group, offsets, pending offsets."""
         return {
             group.id: (logged, dict(group.offsets), pending.state() if pending else {})
             for group in self.groups.values()
@@ -130,7 +129,7 @@ class Fold:
         }
 
     def count_pending(self, producer_id: int) -> int:
-        """The weight of what a producer has pending in its open transaction."""
+        """The weight of the pending offsets of a producer's open transaction."""
         groups = map(self.groups.get, self._transactions.get(producer_id, ()))
         every = (group.offsets.pending for group in groups if group is not None)
         counts = [pending.count(producer_id) for pending in every if pending is not None]

@@ -2,12 +2,12 @@
 
 A classic group has one GroupMetadata record per synced generation, and one when it becomes empty or
 a static member is replaced. A consumer group (KIP-848) has a record per group epoch; its members,
-target assignment and member epochs are records of their own, before and behind it. The log holds
-results, and no causes: a member that is gone may have left, or its session may have expired. Rounds
-that were never synced leave no record.
+target assignment and member epochs are records of their own, before and after it. The log has
+results but no causes: a removed member may have left, or its session may have expired. Rounds that
+were never synced leave no record.
 
-Compaction keeps the last record of each key. The first generation that is found is therefore often
-not the group's first, and who joined in it is unknown.
+Compaction keeps the last record of each key. The first generation in the log is therefore often not
+the group's first, and it is unknown which members joined in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,11 +30,11 @@ from kohort.protocol.subscription import decode_assignment, subscribed_topics
 from kohort.types import Timestamp, TopicPartition
 
 _FIRST: Final = {"classic": 1, "consumer": 2}
-"""Highest generation or epoch that a group without earlier records may begin with."""
+"""Highest first generation or epoch of a group without earlier records."""
 
 
 class GroupMember(NamedTuple):
-    """A member, as its records name it."""
+    """The identity of a member in its records."""
 
     member_id: str
     instance_id: str | None
@@ -43,7 +43,7 @@ class GroupMember(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Of a record in its log."""
+    """Position of a record in its log."""
 
     offset: int
     timestamp: Timestamp
@@ -65,7 +65,7 @@ class LoggedGeneration:
     Of the first record after a migration: upgraded (to a consumer group), downgraded.
     """
     offset: int
-    """Offset of the record that began it, or by which it was noticed."""
+    """Offset of its first record, or of the record by which it was detected."""
     started: Timestamp | None = None
     """Time of the group epoch; not logged for classic groups."""
     joined: Timestamp | None = None
@@ -77,7 +77,7 @@ class LoggedGeneration:
     leader: str | None = None
     members: tuple[GroupMember, ...] = ()
     is_first: bool = False
-    """Nothing is known of the group before: who joined is unknown, `joining` are all members."""
+    """There is no earlier generation to compare with: `joining` has all members."""
     skipped: int = 0
     """Number of generations before it that were never synced."""
     joining: tuple[GroupMember, ...] = ()
@@ -89,20 +89,19 @@ class LoggedGeneration:
     """Members that subscribe to other topics than before."""
     protocol_before: str | None = None
     topics_changed: bool = False
-    """Of a consumer group: the metadata of subscribed topics has another hash."""
+    """Consumer groups: the hash of the subscribed topics' metadata has changed."""
     gained: Mapping[GroupMember, tuple[TopicPartition, ...]] = field(default_factory=dict)
-    """Partitions that members got which they had not before, of their target in a consumer group.
-    """
+    """Newly assigned partitions by member; in a consumer group, of its target."""
     unowned: tuple[TopicPartition, ...] = ()
-    """Partitions that had an owner before, and have none now."""
+    """Partitions that lost their owner and have no new one."""
 
 
 class _Members(NamedTuple):
-    """The members of a group at some record."""
+    """The members of a group at one record."""
 
     members: Mapping[str, GroupMember]
     subscriptions: Mapping[str, object]
-    """What each subscribes to, for comparison."""
+    """Subscription of each member, for comparison."""
 
 
 _NOBODY: Final = _Members({}, {})
@@ -114,31 +113,31 @@ class GroupHistory:
     """Folds the records of one group, in the order of the log."""
 
     def __init__(self, group: str, topic_names: Mapping[UUID, str]) -> None:
-        """`topic_names`: for the topic ids in the records of consumer groups."""
+        """`topic_names`: names of the topic ids in the records of consumer groups."""
         self._group = group
         self._topic_names = topic_names
         self._position = Position(-1, Timestamp(-1))
         self._members = _NOBODY
-        """As of the latest generation."""
+        """Members of the latest generation."""
         self._owned: _Owned = {}
         self._classic: GroupMetadataValue | None = None
         self._consumer: ConsumerGroup | None = None
         self._is_known = False
-        """Whether there was a generation, or a deletion, before."""
+        """Whether there was an earlier generation or deletion."""
         self._open: LoggedGeneration | None = None
-        """The epoch that not all members have reached."""
+        """The epoch that not all members have reached yet."""
         self._hash: int | None = None
         self._has_news = False
-        """Whether members have records that no epoch followed yet."""
+        """Whether members have records without a later epoch."""
         self._ended: LoggedGeneration | None = None
-        """A deletion, until it is clear that no record of the other type follows in the write."""
+        """A deletion, until the write ends without a record of the other group type."""
 
     def replay(
         self, record: GroupMetadataRecord | ConsumerGroupRecord, position: Position
     ) -> Iterator[LoggedGeneration]:
-        """The generations that ended by this record."""
+        """Replay a record. Yields the generations that it ends."""
         if position.timestamp != self._position.timestamp:
-            yield from self._settle()
+            yield from self._end_write()
         self._position = position
         if isinstance(record, GroupMetadataRecord):
             yield from self._replay_classic(record.value)
@@ -146,17 +145,17 @@ class GroupHistory:
             yield from self._replay_consumer(record)
 
     def close(self) -> Iterator[LoggedGeneration]:
-        """The generations that have not ended at the end of the log."""
-        yield from self._settle()
+        """Yield the generations that have not ended at the end of the log."""
+        yield from self._end_write()
         if self._open is not None and self._consumer is not None:
             yield self._closed(self._consumer.state.lower(), ended=None)
 
     # --- the end of a group
 
-    def _settle(self) -> Iterator[LoggedGeneration]:
-        """The end of a write to the log: of a deletion, and of what has no epoch of its own.
+    def _end_write(self) -> Iterator[LoggedGeneration]:
+        """Yield the changes of a complete write: a deletion, and changes without an epoch.
 
-        Within a write, a group is in states that it never had.
+        Only between writes is the replayed state one that the group had.
         """
         if self._ended is not None:
             yield self._ended
@@ -187,7 +186,7 @@ class GroupHistory:
         self._is_known, self._has_news = True, False
 
     def _migrated(self, to: str) -> bool:
-        """Whether the write that goes on here ended the group as one of the other type."""
+        """Whether the current write has ended the group as one of the other type."""
         if self._ended is None or self._ended.type == to:
             return False
         members = {member.member_id: member for member in self._ended.removed}
@@ -205,7 +204,7 @@ class GroupHistory:
         downgraded = self._migrated("classic")
         self._consumer = self._open = None
         if before is not None and value.generation < before.generation:
-            # Its deletion was compacted away.
+            # The record of its deletion was compacted.
             self._members, self._owned, self._is_known, before = _NOBODY, {}, False, None
         generation = self._compared(_members_of(value), _owned_in(value))
         is_new = before is None or value.generation != before.generation
@@ -260,7 +259,7 @@ class GroupHistory:
             self._open = replace(self._open, joined=self._position.timestamp)
 
     def _begin(self, group: ConsumerGroup) -> Iterator[LoggedGeneration]:
-        """An epoch begins: its members have their records already."""
+        """Begin an epoch, whose members were replayed before it."""
         generation = self._of_epoch("upgraded" if self._migrated("consumer") else "")
         changed = self._hash not in (None, group.metadata_hash)
         self._open = replace(
@@ -288,7 +287,7 @@ class GroupHistory:
         )
 
     def _of_epoch(self, outcome: str) -> LoggedGeneration:
-        """The members of the epoch beside those before; its assignment is not known yet."""
+        """Compare the members of the epoch with the previous ones, without their assignment."""
         group = self._consumer
         assert group is not None
         members = {
@@ -315,7 +314,7 @@ class GroupHistory:
         )
 
     def _closed(self, outcome: str, ended: Timestamp | None) -> LoggedGeneration:
-        """The open epoch, which ended so, with what its target assignment changed."""
+        """The open epoch with this outcome, and the changes of its target assignment."""
         generation, group = self._open, self._consumer
         assert generation is not None
         assert group is not None
@@ -335,14 +334,14 @@ class GroupHistory:
             outcome=generation.outcome or outcome,
             ended=ended,
             gained=gained,
-            # By the next epoch, the targets of members that are gone by then have been removed.
+            # At the next epoch, the targets of removed members are already deleted.
             unowned=unowned if group.members and outcome != "disturbed" else (),
         )
 
     # --- both
 
     def _compared(self, now: _Members, owned: _Owned | None) -> LoggedGeneration:
-        """What differs from the latest generation, which this one takes the place of."""
+        """The differences from the latest generation, which this one replaces."""
         before, self._members = self._members, now
         joining = {id_: now.members[id_] for id_ in now.members.keys() - before.members.keys()}
         removed = {id_: before.members[id_] for id_ in before.members.keys() - now.members.keys()}
@@ -381,7 +380,7 @@ class GroupHistory:
 def _predecessors(
     joining: Mapping[str, GroupMember], removed: Mapping[str, GroupMember]
 ) -> dict[str, str]:
-    """Member id → the member id that its instance had before, of static members."""
+    """Member id of a static member → previous member id of its instance."""
     former = {
         member.instance_id: id_ for id_, member in removed.items() if member.instance_id is not None
     }
@@ -398,7 +397,7 @@ def _moves(
     members: Mapping[str, GroupMember],
     predecessors: Mapping[str, str],
 ) -> tuple[dict[GroupMember, tuple[TopicPartition, ...]], tuple[TopicPartition, ...]]:
-    """What each member got, and the partitions that nobody has any more."""
+    """Newly assigned partitions by member, and partitions without an owner."""
     nothing: frozenset[TopicPartition] = frozenset()
     gained = {}
     for id_, has in now.items():
@@ -423,7 +422,7 @@ def _members_of(value: GroupMetadataValue) -> _Members:
 
 
 def _owned_in(value: GroupMetadataValue) -> _Owned | None:
-    """The assignment of a classic group; None if it is not a consumer's, or cannot be read."""
+    """The assignment of a classic group; None if it has another protocol type, or is malformed."""
     if value.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None if value.members else {}
     try:

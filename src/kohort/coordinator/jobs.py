@@ -1,7 +1,7 @@
-"""Work that takes too long for one turn of the loop: it is done in the background.
+"""Background work that takes too long for one turn of the loop.
 
-A shard starts a job by its `Result`. The runtime calls `do`, and hands the event that it returns to
-the same shard. A shard that was dropped meanwhile does not get it.
+A shard starts a job by its `Result`. The runtime does it, and posts the resulting event to the same
+shard, unless that was dropped meanwhile.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ class RegexesResolved:
     version: int
     """Version of the topics before they were matched."""
     bumps: bool = False
-    """Whether results that are stored already bump the group epoch."""
+    """Whether already stored results bump the group epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ResolveRegexes:
     def steps(self, names: Iterable[str], matched: dict[str, tuple[str, ...]]) -> Iterator[None]:
         """Put the result into `matched`, in steps of 1 µs to some milliseconds.
 
-        An expression that only Kafka takes matches nothing: it is of a log that Kafka wrote.
+        An expression that only Kafka accepts (in a log that Kafka wrote) matches nothing.
         """
         for regex in self.regexes:
             matching: list[str] = []
@@ -61,7 +61,7 @@ class ResolveRegexes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ComputeTarget:
-    """Compute the target assignment of a group; a pure function, for another thread."""
+    """Compute the target assignment of a group: a pure function that may run in another thread."""
 
     group: str
     epoch: int
@@ -69,7 +69,7 @@ class ComputeTarget:
     snapshot: Snapshot
 
     def changed(self) -> Iterator[tuple[str, Target]]:
-        """The targets that are new, with their members."""
+        """The changed targets with their member ids."""
         specs, targets = Specs(self.snapshot), self.snapshot.targets
         assigned = assign(
             self.assignor, specs.members, specs.partitions, homogeneous=specs.is_homogeneous
@@ -85,14 +85,14 @@ class ComputeTarget:
 
 @dataclass(frozen=True, slots=True)
 class TargetComputed:
-    """Event: the target assignment of a large group was computed, and is to be stored.
+    """Event: store the computed target assignment of a large group.
 
-    One event stores a part of it, and is followed by the next one.
+    Each event stores a part of it and continues with the next event.
     """
 
     job: ComputeTarget
     changed: tuple[tuple[str, Target], ...]
-    """(member id, its new target), of the members whose target is not stored yet."""
+    """(member id, new target) of the members whose target is not stored yet."""
 
 
 @dataclass(frozen=True, slots=True)

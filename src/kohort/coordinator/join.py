@@ -1,7 +1,7 @@
-"""JoinGroup (API 11): who becomes a member, and what of it rebalances the group.
+"""JoinGroup (API 11): admits members, and rebalances the group.
 
-Kafka's order of checks: group id, session timeout, the group's existence, its size limit; then by
-the member id, new ("") or known. The protocols are checked before the member id is looked up.
+Kafka's order of checks: group id, session timeout, the group's existence, its size limit. The next
+checks depend on the member id, new ("") or known; the protocols are checked before it is looked up.
 
 Source: classicGroupJoin… of Kafka's GroupMetadataManager; KIP-394 (member-id handshake), KIP-345
 (static members), KIP-800 (reasons).
@@ -31,11 +31,11 @@ from kohort.types import Instant
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 _NO_CAUSE = frozenset({"leader rejoined", "metadata changed"})
-"""The cause of a rejoin in the join phase: none, because the join phase waits for it."""
+"""Causes that a rejoin in the join phase does not have: the join phase waits for it."""
 
 
 def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
-    """Make the checks that need no group.
+    """Check a JoinGroup without its group.
 
     Returns INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST or no error.
     """
@@ -50,16 +50,16 @@ def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
     names = [name for name, _ in request.protocols]
     prefix = request.client_id if request.instance_id is None else request.instance_id
     if too_long(request.protocol_type, *names) or too_long(prefix, spare=len(request.fresh_id) + 1):
-        # cannot be logged; Kafka responds with UNKNOWN_SERVER_ERROR
+        # cannot be logged; Kafka returns UNKNOWN_SERVER_ERROR
         return ErrorCode.invalid_request
     if any(len(metadata) > step.config.max_record_bytes for _, metadata in request.protocols):
-        # cannot be logged either; Kafka lets it join, and every SyncGroup of the group fails
+        # cannot be logged either; Kafka admits it, and every SyncGroup of the group fails
         return ErrorCode.invalid_request
     return ErrorCode.none
 
 
 def join_group(group: Group, request: JoinGroup, step: Step) -> None:
-    """Decide one JoinGroup in an existing group (perhaps made for it)."""
+    """Decide one JoinGroup in an existing or new group."""
     if not _has_room(group, request.member_id, step):
         remove_member(group, request.member_id, step)
         step.reply(request.on_response, JoinGroupResponse(error=ErrorCode.group_max_size_reached))
@@ -81,7 +81,7 @@ def _refuse(request: JoinGroup, error: ErrorCode, step: Step) -> None:
 
 
 def _has_room(group: Group, member_id: str, step: Step) -> bool:
-    """Whether the group has room for the member; in PreparingRebalance the first to join have it.
+    """Whether the group has room for the member; in PreparingRebalance the first to join win.
 
     Kafka's acceptJoiningMember.
     """
@@ -126,12 +126,12 @@ def _hand_out_member_id(group: Group, request: JoinGroup, member_id: str, step: 
 
 def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
     if request.instance_id is not None:
-        # The id was handed out without an instance id. (Kafka responds with UNKNOWN_SERVER_ERROR.)
+        # The id was assigned without an instance id. (Kafka returns UNKNOWN_SERVER_ERROR.)
         _refuse(request, ErrorCode.unknown_member_id, step)
         return
     pending = group.pending.pop(request.member_id)
     assert pending is not None
-    # The id's timer becomes the member's: it fires too early, and sets itself again.
+    # The id's timer becomes the member's: it fires early, and re-arms itself.
     _add_member(group, request, pending.member_id, step, timer=pending.timer)
 
 
@@ -159,7 +159,7 @@ def _add_member(
 def _replace_static_member(
     group: Group, request: JoinGroup, old: MemberSession, member_id: str, step: Step
 ) -> None:
-    """A static member came back: its new id takes the place of the old one, which is fenced."""
+    """A static member returned: its new id replaces the old one, which is fenced."""
     leader = group.leader
     session = replace(old, member_id=member_id, timer=None, is_new=False)
     remove_member(group, old.member_id, step, ErrorCode.fenced_instance_id)
@@ -177,7 +177,7 @@ def _replace_static_member(
 def _keep_generation(
     group: Group, request: JoinGroup, old_id: str, session: MemberSession, step: Step
 ) -> None:
-    """Log the new id in place of the old one, without a rebalance."""
+    """Log the new id instead of the old one, without a rebalance."""
     assert group.logged is not None
     value = group.logged.value
     old_leader = value.leader
@@ -197,8 +197,7 @@ def _keep_generation(
             generation=value.generation,
             protocol_type=value.protocol_type,
             protocol_name=value.protocol,
-            # Before v9 no response can say "skip the assignment": the member learns of another
-            # leader instead.
+            # Before v9 no response can skip the assignment, so it names another leader instead.
             leader=(renewed.leader if request.version >= SKIP_ASSIGNMENT_SINCE else old_leader)
             or "",
             skip_assignment=skips,
@@ -221,14 +220,14 @@ def _join_known_member(group: Group, request: JoinGroup, step: Step) -> None:
     state = group.state
     leads = request.member_id == group.leader
     if state is State.COMPLETING_REBALANCE and not changed:
-        # The response to its first join got lost.
+        # The response to its first join was lost.
         members = joined_members(group, group.protocol) if leads else ()
         step.reply(request.on_response, current_generation(group, request.member_id, members))
     elif state is State.STABLE and not changed and not leads:
         step.reply(request.on_response, current_generation(group, request.member_id))
     else:
-        # A leader that joins again announces a change which its metadata does not show, of topics
-        # for one.
+        # A leader that rejoins announces a change that its metadata does not show, such as a
+        # change of topics.
         _update_member(group, session, request)
         cause = "leader rejoined" if leads and not changed else "metadata changed"
         _rebalance(group, session, request, cause, step)
@@ -243,7 +242,7 @@ def _update_member(group: Group, session: MemberSession, request: JoinGroup) -> 
 def _rebalance(
     group: Group, session: MemberSession, request: JoinGroup, cause: str, step: Step
 ) -> None:
-    """Park the member's join in the round that is joining, or in a new one."""
+    """Park the member's join in the joining round, or in a new one."""
     is_expected = cause in _NO_CAUSE and group.state is State.PREPARING_REBALANCE
     causes = (
         []

@@ -7,7 +7,7 @@ from kohort.types import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a rebalance started, or was joined by one more reason while it ran."""
+    """A cause of a rebalance, at its start or while it runs."""
 
     what: str
     """The kind of cause.
@@ -24,15 +24,15 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """One round of a classic group, or one walk of a consumer group to its target assignment."""
+    """One round of a classic group, or one rebalance of a consumer group to its target."""
 
     group: str
     type: str = "classic"
     """The type of the group: classic | consumer."""
     generation: int
-    """The generation that the round made, -1 if it was abandoned before the join phase ended.
+    """The new generation, -1 if the round was abandoned before the join phase ended.
 
-    Of a consumer group: the group epoch that its members reached.
+    In a consumer group, the group epoch that its members reached.
     """
     causes: tuple[Cause, ...]
     outcome: str
@@ -41,13 +41,13 @@ class Rebalance:
     """
     started: Timestamp
     joined: Timestamp | None
-    """When the join phase ended; of a consumer group, when its target was last computed."""
+    """End of the join phase; in a consumer group, time of the last computation of the target."""
     ended: Timestamp
     members: tuple[str, ...]
     more_causes: int = 0
-    """Number of causes beyond the first 32, which are in `causes`."""
+    """Number of causes beyond the 32 in `causes`."""
     awaited: tuple[str, ...] = ()
-    """Members that the join phase ended without: they never rejoined."""
+    """Members that did not rejoin in the join phase."""
 
     @property
     def join_ms(self) -> int:
@@ -61,7 +61,7 @@ class Rebalance:
 
     @property
     def characters(self) -> int:
-        """Length of the strings that this entry keeps."""
+        """Total length of the strings of this entry."""
         return (
             len(self.group)
             + sum(

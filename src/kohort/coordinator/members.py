@@ -34,7 +34,7 @@ def keep_alive(
 ) -> ErrorCode:
     """The error of a Heartbeat response; moves the deadline of the session if there is none.
 
-    It sets no timer: the timer that fires early re-arms itself.
+    It sets no timer: a timer that fires early re-arms itself.
     """
     if group is None:
         return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
@@ -51,20 +51,20 @@ def keep_alive(
 
 
 def leave_group(group: Group | None, request: LeaveGroup, step: Step) -> None:
-    """Decide one LeaveGroup: every member it names, then at most one rebalance."""
+    """Decide one LeaveGroup: remove all its members, then rebalance at most once."""
     if not request.group:
         step.reply(request.on_response, LeaveGroupResponse(error=ErrorCode.invalid_group_id))
         return
     causes: list[Cause] = []
     responses = tuple(_leave(group, leaving, causes, step) for leaving in request.members)
     if group is not None and causes and group.state is not State.EMPTY:
-        # A pending id that leaves rebalances a stable group too, as in Kafka.
+        # As in Kafka, a leaving pending id also rebalances a stable group.
         rebalance(group, causes, step)
     step.reply(request.on_response, LeaveGroupResponse(members=responses))
 
 
 def session_expires(group: Group, member_id: str, step: Step) -> None:
-    """The timer of a member or of a pending id fired."""
+    """The session timer of a member or a pending id fired."""
     if group.pending.pop(member_id) is not None:
         maybe_complete_join(group, step)
         return
@@ -83,7 +83,7 @@ def session_expires(group: Group, member_id: str, step: Step) -> None:
 def _is_parked(group: Group, member_id: str) -> bool:
     """Whether the member has a parked request.
 
-    It then counts as alive, and the response restarts its session.
+    Such a member counts as alive, and the response restarts its session.
     """
     round_ = group.round
     return round_ is not None and (member_id in round_.joins or member_id in round_.syncs)
@@ -104,7 +104,7 @@ def _leave(
         causes.append(Cause("left", member_id, pending.client_id, leaving.reason or ""))
         return result(ErrorCode.none)
     if not member_id and leaving.instance_id is not None:
-        # An administrator removes a static member by its instance id alone (KIP-345).
+        # Administrators remove a static member by its instance id alone (KIP-345).
         member_id = group.instances.get(leaving.instance_id, "")
     error = group.validate_member(member_id, leaving.instance_id)
     if error is ErrorCode.none:
@@ -124,7 +124,7 @@ def restore_sessions(group: Group, logged: ClassicGroup, step: Step) -> None:
 
 
 def _session(member: MemberMetadata, protocol: str | None) -> MemberSession:
-    """A member as the log knows it: of its protocols only the chosen one is left."""
+    """A member from the log, which has only the chosen one of its protocols."""
     return MemberSession(
         member_id=member.member_id,
         instance_id=member.instance_id,

@@ -1,7 +1,7 @@
-"""The hash by which a consumer group notices that its topics have changed (KIP-1101).
+"""The hash by which a consumer group detects changes of its topics (KIP-1101).
 
-It is XXH3-64 over the fields of Kafka's stream, little-endian: a group's hash is stored in its
-record, and Kafka computes the same one.
+XXH3-64 over the fields of Kafka's stream, little-endian. A group's hash is stored in its record,
+and Kafka computes the same value.
 """
 
 import struct
@@ -14,11 +14,11 @@ from xxhash import xxh3_64_intdigest
 _MAGIC: Final = b"\0"
 _LONG: Final = (1 << 64) - 1
 NO_TOPICS: Final = 0
-"""The hash of a group none of whose topics exist."""
+"""The hash of a group without existing topics."""
 
 
 def topic_hash(topic_id: UUID, name: str, partitions: int, rack: str | None = None) -> int:
-    """The signed hash of a topic, all of whose replicas are in this rack (`broker.rack`)."""
+    """The signed hash of a topic with all replicas in this rack (`broker.rack`)."""
     racks = b"" if rack is None else struct.pack("<i", len(_units(rack)) // 2) + _string(rack)
     indices = struct.pack(f"<{partitions}i", *range(partitions))
     if racks:
@@ -31,7 +31,7 @@ def topic_hash(topic_id: UUID, name: str, partitions: int, rack: str | None = No
 
 
 def group_hash(topics: Mapping[str, int]) -> int:
-    """The signed hash of a group: of the hashes of its topics by name, of those that exist."""
+    """The signed hash of a group, from the hashes of its existing topics by name."""
     if not topics:
         return NO_TOPICS
     return _hash(struct.pack(f"<{len(topics)}q", *(topics[name] for name in sorted(topics))))

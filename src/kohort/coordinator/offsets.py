@@ -1,16 +1,16 @@
 """A group's committed offsets: OffsetCommit (API 8), TxnOffsetCommit (28), OffsetFetch (9) and
 OffsetDelete (47).
 
-One record per partition. A commit to an unknown group creates the group when it is replayed.
-Whether a commit is accepted depends on the member and generation that it names:
+Each partition is one record. The replay of a commit for an unknown group creates the group. Whether
+a commit is accepted depends on its member and generation:
 
 - generation -1, no member: a *simple* consumer or an administrator; accepted while the group has no
   members.
-- any other: judged as a heartbeat. In the join phase, commits of the generation before are
-  accepted, because members commit before they give up partitions. In the sync phase none are.
+- otherwise checked as a heartbeat. In the join phase, commits of the previous generation are
+  accepted, because members commit before they revoke partitions. In the sync phase none are.
 
-In a transaction the same holds, but nothing depends on the phase of a rebalance, and a commit that
-names neither member nor generation is always accepted (KIP-447).
+Commits in a transaction are checked alike, but independently of the phase of a rebalance; a commit
+without member and generation is always accepted (KIP-447).
 
 Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
 """
@@ -64,13 +64,13 @@ from kohort.protocol.subscription import subscribed_topics
 from kohort.types import Instant, Reply, Timestamp, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
-"""The version of OffsetCommit that has this error."""
+"""First version of OffsetCommit with this error."""
 FETCH_CHUNK = 500
-"""Offsets of a response to an OffsetFetch of everything that are unpacked at once."""
+"""Offsets that are unpacked at once for an OffsetFetch of all partitions."""
 RECORD_OVERHEAD = 32
-"""Most bytes of a record of an offset beside its group, topic and value."""
+"""Maximum size of an offset's record without group, topic and value."""
 MIN_RECORD_BYTES = 1 + 24 + RECORD_OVERHEAD
-"""Bytes of a record with an empty group id: a topic of one character, the shortest value."""
+"""Size of the smallest record: empty group id, topic of one character, shortest value."""
 _LAST_TIMESTAMP = 2**63 - 1
 _EMPTY = State.EMPTY
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
@@ -116,7 +116,7 @@ def commit_transactional_offsets(
     timestamp: Timestamp,
     pending: int,
 ) -> Result:
-    """Decide one TxnOffsetCommit; the producer has `pending` offsets already."""
+    """Decide one TxnOffsetCommit; the producer already has `pending` offsets."""
     if isinstance(group, ConsumerGroup):
         error = validate_transactional_commit(
             group,
@@ -173,7 +173,7 @@ def _decide_offsets(
             results.append((tp, ErrorCode.offset_metadata_too_large))
             continue
         results.append((tp, NONE))
-        # The record version that holds an expiry has no topic id.
+        # The record version with an expiry has no topic id.
         value = pack_offset(
             offset,
             leader_epoch,
@@ -204,9 +204,9 @@ def commit_columns(
     now: Instant,
     timestamp: Timestamp,
 ) -> ErrorCode | list[OffsetCommits]:
-    """Decide a commit without metadata, column by column: one error for all, or the records.
+    """Decide a commit without metadata in columns. Returns one error for all, or the records.
 
-    The result is that of `commit_offsets`.
+    The result is the same as of `commit_offsets`.
     """
     group_id, epoch, member_id, _ = committer
     if isinstance(group, ConsumerGroup):
@@ -229,9 +229,9 @@ def commit_columns(
 
 
 def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupCoordinatorConfig) -> bool:
-    """Whether a commit would be too large for one batch, since each record has the group's id.
+    """Whether a commit is too large for one batch; each record includes the group's id.
 
-    Kafka's log refuses it then, and its coordinator responds with UNKNOWN_SERVER_ERROR.
+    Kafka's log refuses such a batch, and its coordinator returns UNKNOWN_SERVER_ERROR.
     """
     size = 0
     for group, topic, partitions, values in commits:
@@ -243,13 +243,13 @@ def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupCoordinator
 def _validate_size(
     request: OffsetCommit | TxnOffsetCommit, config: GroupCoordinatorConfig
 ) -> ErrorCode:
-    """Refuse a commit that is too large for one batch even if all its strings are empty."""
+    """Refuse a commit that would be too large for one batch even with empty strings."""
     least = len(request.offsets) * (len(request.group) + MIN_RECORD_BYTES)
     return ErrorCode.unknown_server_error if least > config.max_commit_bytes else NONE
 
 
 def _keep_alive(group: Group, member_id: str, now: Instant) -> None:
-    """Count a commit as a sign of life of its member."""
+    """Restart the session of the member: a commit counts as a heartbeat."""
     session = group.sessions.get(member_id)
     if session is not None:
         session.deadline = Instant(now + session.session_timeout_ms)
@@ -258,7 +258,7 @@ def _keep_alive(group: Group, member_id: str, now: Instant) -> None:
 def validate_offset_commit(
     group: Group | None, request: OffsetCommit | Committer, version: int
 ) -> ErrorCode:
-    """Whether this member, of this generation of a classic group, may commit."""
+    """Check whether a member of a classic group may commit in this generation."""
     if group is None:
         if too_long(request.group):
             return ErrorCode.invalid_group_id
@@ -283,7 +283,7 @@ def validate_offset_commit(
 def validate_transactional_offset_commit(
     group: Group | None, request: TxnOffsetCommit
 ) -> ErrorCode:
-    """Whether this member, of this generation of a classic group, may commit in a transaction."""
+    """Check whether a member of a classic group may commit in a transaction."""
     if not request.group or too_long(request.group):
         return ErrorCode.invalid_group_id
     if group is None:
@@ -324,7 +324,7 @@ def fetch_offsets(group: AnyGroup | None, request: OffsetFetch) -> OffsetFetchRe
 
 
 def _unstable(offsets: CommittedOffsets, request: OffsetFetch) -> Mapping[str, Set[int]]:
-    """The requested partitions, by topic, whose offset depends on an open transaction."""
+    """Requested partitions by topic whose offset depends on an open transaction."""
     pending = offsets.pending
     if pending is None or not request.require_stable:
         return {}
@@ -338,7 +338,7 @@ def _unstable_offset(partition: TopicPartition) -> FetchedOffset:
 
 
 class _Everything:
-    """All offsets of a group at one time, each unpacked when it is iterated over."""
+    """Snapshot of all offsets of a group, unpacked during iteration."""
 
     def __init__(
         self,
@@ -385,9 +385,9 @@ def delete_offsets(group: AnyGroup | None, request: OffsetDelete, step: Step) ->
 
 
 def group_subscription(group: AnyGroup) -> Set[str] | None:
-    """Topics that the members of the current generation subscribe to; None if they cannot be read.
+    """Subscribed topics of the current generation; None if they cannot be read.
 
-    Of classic groups, only those of type consumer have subscriptions.
+    Among classic groups, only those of type consumer have subscriptions.
     """
     if isinstance(group, ConsumerGroup):
         return group.subscribed_topics()
@@ -443,5 +443,5 @@ def _fetched(
 
 
 def _is_of_namesake(value: OffsetCommitValue, topic_id: UUID | None) -> bool:
-    """Whether it was committed for a topic that had this name before the one with `topic_id`."""
+    """Whether it was committed for an earlier topic of the same name, with another id."""
     return topic_id is not None and value.topic_id not in (None, topic_id)

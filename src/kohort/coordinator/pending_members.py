@@ -1,4 +1,4 @@
-"""Pending members: ids handed out with MEMBER_ID_REQUIRED that have not joined yet (KIP-394)."""
+"""Pending members: ids assigned with MEMBER_ID_REQUIRED that have not joined yet (KIP-394)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from kohort.types import ConnectionId, Instant
 
 @dataclass(slots=True)
 class PendingMember:
-    """An id, and whom it was given to."""
+    """A pending id, and the client that got it."""
 
     member_id: str
     client_id: str
     connection: ConnectionId
     timer: Instant
-    """When the id's timer fires, unless it has joined by then."""
+    """Time at which the id expires unless it has joined."""
 
 
 class PendingMembers:
-    """The pending ids of one group, and those among them that hold up a join phase.
+    """The pending ids of one group; the join phase waits for the awaited ones.
 
-    Every id stays valid until its timer fires. An id no longer holds up the join phase when its
-    client is gone, or has requested another id because it did not get the first. A thousand ids may
-    be pending at once, so only `clear` loops over them.
+    Every id stays valid until its timer fires. An id is no longer awaited when its client
+    disconnects, or requests another id because it did not get the first. A thousand ids may be
+    pending at once, so only `clear` loops over them.
     """
 
     __slots__ = ("_awaited", "_members", "on_removal")
@@ -30,7 +30,7 @@ class PendingMembers:
     def __init__(self) -> None:
         self._members: dict[str, PendingMember] = {}
         self._awaited: dict[ConnectionId, dict[str, str]] = {}
-        """Connection → client id → the id that this client is to join with."""
+        """Connection → client id → the awaited id of this client."""
         self.on_removal: Callable[[str], None] = _ignore
         """Called with each id that is no longer pending."""
 
@@ -53,7 +53,7 @@ class PendingMembers:
         self._awaited.setdefault(pending.connection, {})[_asker(pending)] = pending.member_id
 
     def pop(self, member_id: str) -> PendingMember | None:
-        """Forget an id, which joined, left or expired; None if it is not pending."""
+        """Remove an id that joined, left or expired; None if it is not pending."""
         pending = self._members.pop(member_id, None)
         if pending is not None:
             own_ids = self._awaited.get(pending.connection, {})
@@ -64,7 +64,7 @@ class PendingMembers:
                     del self._awaited[pending.connection]
             self.on_removal(member_id)
         if not self._members:
-            self.clear()  # returns the memory that a dict keeps for entries it once had
+            self.clear()  # frees the memory that a dict keeps for removed entries
         return pending
 
     def clear(self) -> None:
@@ -74,16 +74,16 @@ class PendingMembers:
         self._awaited.clear()
 
     @property
-    def hold_up(self) -> bool:
+    def any_awaited(self) -> bool:
         """Whether any id is awaited."""
         return bool(self._awaited)
 
     def awaits(self, connection: ConnectionId) -> bool:
-        """Whether an id that was handed out on this connection is awaited."""
+        """Whether an id that was assigned on this connection is awaited."""
         return connection in self._awaited
 
     def connection_closed(self, connection: ConnectionId) -> None:
-        """Await no longer the ids that were handed out on this connection."""
+        """Stop awaiting the ids that were assigned on this connection."""
         self._awaited.pop(connection, None)
 
 

@@ -1,14 +1,14 @@
-"""The offsets of one group that wait for the end of their transactions (KIP-98, KIP-447).
+"""Pending offsets of one group in open transactions (KIP-98, KIP-447).
 
-An offset that was committed in a transaction is pending until the marker of its producer:
+An offset that is committed in a transaction is pending until its producer's marker:
 
 | record | effect |
 |---|---|
-| COMMIT marker | makes it the committed offset, unless a later record committed another one |
+| COMMIT marker | commits it, unless a later record committed another offset |
 | ABORT marker | drops it |
-| tombstone of the partition | drops it, whatever the transaction |
+| tombstone of the partition | drops it in all transactions |
 
-Until then its partition is unstable, also if its offset is superseded already.
+Until then its partition is unstable, even if the offset is already superseded.
 
 Source: OffsetMetadataManager and its OpenTransactions of Kafka.
 """
@@ -21,7 +21,7 @@ from typing import TypeAlias
 from kohort.types import TopicPartition
 
 _Offsets: TypeAlias = dict[int, tuple[int, bytes]]
-"""By partition: number of the record, and packed value."""
+"""Partition → number of the record, packed value."""
 
 
 class PendingOffsets:
@@ -31,11 +31,11 @@ class PendingOffsets:
 
     def __init__(self) -> None:
         self._record = 0
-        """Counts records: of two on one partition, the one with the higher number is later."""
+        """Counter of records; a higher number is a later record."""
         self._topics: dict[str, dict[int, _Offsets]] = {}
-        """By topic and producer id; none of them is empty."""
+        """Topic → producer id → offsets, none empty."""
         self._last_commits: dict[str, dict[int, int]] = {}
-        """By topic with pending offsets, and partition: number of the record committed last."""
+        """Topic with pending offsets → partition → number of its last committed record."""
 
     def __repr__(self) -> str:
         return f"<PendingOffsets of {len(self._topics)} topics>"
@@ -44,7 +44,7 @@ class PendingOffsets:
         return bool(self._topics)
 
     def __len__(self) -> int:
-        """The offsets of all producers."""
+        """Number of pending offsets of all producers."""
         return sum(
             len(offsets) for producers in self._topics.values() for offsets in producers.values()
         )
@@ -52,7 +52,7 @@ class PendingOffsets:
     def add(
         self, producer_id: int, topic: str, partitions: Sequence[int], values: Sequence[bytes]
     ) -> None:
-        """Add packed values, one for each of the partitions."""
+        """Add packed values, one per partition."""
         self._record += 1
         producers = self._topics.setdefault(intern(topic), {})
         offsets = producers.setdefault(producer_id, {})
@@ -60,7 +60,7 @@ class PendingOffsets:
         offsets.update(zip(partitions, numbered, strict=True))
 
     def committed(self, topic: str, partitions: Sequence[int]) -> None:
-        """Note that these partitions have a committed offset later than the pending ones."""
+        """Note committed offsets that are later than the pending ones of these partitions."""
         if topic in self._topics:
             self._record += 1
             self._note_commits(topic, dict.fromkeys(partitions, self._record))
@@ -68,7 +68,7 @@ class PendingOffsets:
     def end(
         self, producer_id: int, *, commit: bool
     ) -> Iterator[tuple[str, Sequence[int], Sequence[bytes]]]:
-        """Drop the offsets of a producer; with `commit`, give those that count, topic by topic."""
+        """Remove the offsets of a producer; with `commit`, yield those to commit, by topic."""
         for topic, producers in tuple(self._topics.items()):
             offsets = producers.pop(producer_id, None)
             if offsets is None:
@@ -95,7 +95,7 @@ class PendingOffsets:
         self._last_commits.setdefault(topic, {}).update(numbers)
 
     def discard(self, topic: str, partition: int) -> None:
-        """Forget the offsets of a partition, whatever their transactions."""
+        """Remove the offsets of a partition in all transactions."""
         producers = self._topics.get(topic)
         if producers is not None:
             for producer_id, offsets in tuple(producers.items()):
@@ -110,23 +110,23 @@ class PendingOffsets:
 
     @property
     def topics(self) -> Set[str]:
-        """The topics that have a pending offset."""
+        """Topics with a pending offset."""
         return self._topics.keys()
 
     def unstable(self, topic: str, among: Set[int] | None = None) -> set[int]:
-        """The partitions of a topic that have a pending offset; all, or those among others."""
+        """Partitions of a topic with a pending offset; `among` these if given."""
         producers = self._topics.get(topic, {}).values()
         if among is None:
             return set().union(*producers)
         return set().union(*(among & offsets.keys() for offsets in producers))
 
     def stable(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Those of the partitions that have no pending offset."""
+        """The partitions without a pending offset."""
         unstable = self.unstable_among(partitions)
         return [tp for tp in partitions if tp.partition not in unstable.get(tp.topic, ())]
 
     def unstable_among(self, partitions: Iterable[TopicPartition]) -> Mapping[str, Set[int]]:
-        """Those of the partitions that have a pending offset, by topic."""
+        """The partitions with a pending offset, by topic."""
         by_topic: dict[str, set[int]] = {}
         for topic, partition in partitions:
             if topic in self._topics:
@@ -134,19 +134,19 @@ class PendingOffsets:
         return {topic: self.unstable(topic, among) for topic, among in by_topic.items()}
 
     def partitions(self, topics: Set[str] | None = None) -> Iterator[TopicPartition]:
-        """The partitions that have a pending offset; all, or those of some topics."""
+        """All partitions with a pending offset, or those of some topics."""
         for topic in self.topics if topics is None else self.topics & topics:
             for partition in self.unstable(topic):
                 yield TopicPartition(topic, partition)
 
     def count(self, producer_id: int) -> int:
-        """How many offsets of a producer are pending."""
+        """Number of pending offsets of a producer."""
         return sum(len(producers.get(producer_id, ())) for producers in self._topics.values())
 
     def state(self) -> Mapping[TopicPartition, Sequence[tuple[int, bytes]]]:
-        """Producers and their values by partition, as their order in the log has them.
+        """(producer id, value) pairs by partition, in the order of the log.
 
-        A value that can no longer become the committed offset is b"".
+        A superseded value, which can no longer be committed, is b"".
         """
         by_partition: dict[TopicPartition, list[tuple[int, int, bytes]]] = {}
         for topic, producers in self._topics.items():

@@ -1,11 +1,11 @@
 """A rebalance, from its cause to a new generation or to an empty group.
 
-`rebalance` opens a round, or adds a cause to it. `maybe_complete_join` ends its join phase as soon
-as every member has joined again and no pending id is awaited. `complete_join` ends it in any case,
-and is called by the join timer. The sync phase ends in `sync.py`.
+`rebalance` opens a round, or adds a cause to it. `maybe_complete_join` ends its join phase once
+every member has rejoined and no pending id is awaited. `complete_join` ends it in any case; the
+join timer calls it. The sync phase ends in `sync.py`.
 
-Two kinds of members are exceptions. A *static* member that has not joined again stays until its
-session ends. A *new* member cannot send heartbeats before the response to its first join, so it has
+Two kinds of members are exceptions. A *static* member that has not rejoined stays until its session
+ends. A *new* member cannot send heartbeats before the response to its first join, so it has
 five minutes instead of its session timeout.
 
 Source: the classicGroup functions of Kafka's GroupMetadataManager.
@@ -32,11 +32,10 @@ def rebalance(
     join: tuple[str, OnResponse] | None = None,
     protocol_type: str = "",
 ) -> None:
-    """Rebalance the group for `causes`: open a round, or continue the one that is joining.
+    """Rebalance the group for `causes`: open a round, or continue the joining one.
 
     `join` is the (member id, request) of the JoinGroup that caused it, to be parked.
-    `protocol_type` is the joiner's, for a group that was empty. A join that was awaited has no
-    cause.
+    `protocol_type` is the joining member's, for an empty group. An awaited join has no cause.
     """
     opens = group.round is None or not group.round.joining
     round_ = _open_round(group, protocol_type, step) if opens else group.round
@@ -53,7 +52,7 @@ def rebalance(
 def maybe_complete_join(group: Group, step: Step) -> None:
     """End the join phase if no member or id is awaited.
 
-    The initial delay always runs to its end.
+    The initial delay is never shortened.
     """
     round_ = group.round
     if (
@@ -80,12 +79,12 @@ def join_phase_ends(group: Group, step: Step) -> None:
 
 
 def complete_join(group: Group, step: Step) -> None:
-    """End the join phase: a new generation with those who joined, or an empty group."""
+    """End the join phase: a new generation of the joined members, or an empty group."""
     round_ = group.round
     assert round_ is not None
     _remove_laggards(group, round_, step)
     if group.sessions and not round_.joins:
-        # Only static members that stay away: wait on, until their sessions end.
+        # Only static members that have not rejoined: wait until their sessions end.
         step.set_timer(JoinPhaseEnds(group.id), group.rebalance_timeout_ms)
         return
     step.cancel_timer(JoinPhaseEnds(group.id))
@@ -100,7 +99,7 @@ def complete_join(group: Group, step: Step) -> None:
 def remove_member(
     group: Group, member_id: str, step: Step, error: ErrorCode = ErrorCode.unknown_member_id
 ) -> None:
-    """Remove a member; its parked request gets the response `error`. The caller then rebalances."""
+    """Remove a member; its parked request gets `error`. The caller then rebalances."""
     if group.remove_session(member_id) is None:
         return
     step.cancel_timer(SessionExpires(group.id, member_id))
@@ -111,8 +110,8 @@ def remove_member(
 def propagate_sync_error(group: Group, round_: Round, error: ErrorCode, step: Step) -> None:
     """Respond to every parked SyncGroup with `error`.
 
-    Sessions of these members restart, because their timers may have fired without effect while they
-    were parked.
+    Restarts the sessions of these members: their timers may have fired without effect while the
+    requests were parked.
     """
     for member_id, on_response in round_.syncs.items():
         step.reply(on_response, SyncGroupResponse(error=error))
@@ -121,7 +120,7 @@ def propagate_sync_error(group: Group, round_: Round, error: ErrorCode, step: St
 
 
 def joined_members(group: Group, protocol: str | None) -> tuple[JoinedMember, ...]:
-    """The members as the JoinGroup response lists them for the leader."""
+    """The members for the leader's JoinGroup response."""
     return tuple(
         JoinedMember(
             member_id=session.member_id,
@@ -171,14 +170,14 @@ def _park_join(round_: Round, member_id: str, on_response: OnResponse, step: Ste
     older = round_.joins.pop(member_id, None)
     round_.joins[member_id] = on_response
     if older is not None:
-        # Kafka never responds to it. Here the member learns that a join phase has begun.
+        # Kafka never responds to it. This error tells the member that a join phase has begun.
         step.reply(
             older, JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member_id)
         )
 
 
 def _all_joined(group: Group, round_: Round) -> bool:
-    return len(round_.joins) == len(group.sessions) and not group.pending.hold_up
+    return len(round_.joins) == len(group.sessions) and not group.pending.any_awaited
 
 
 def _remove_laggards(group: Group, round_: Round, step: Step) -> None:
@@ -240,7 +239,7 @@ def _drop_from_round(round_: Round, member_id: str, step: Step, error: ErrorCode
         step.reply(join, JoinGroupResponse(error=error, member_id=member_id if fenced else ""))
     sync = round_.syncs.pop(member_id, None)
     if sync is not None:
-        # Kafka never responds to it, which leaves the client waiting for its request timeout.
+        # Kafka never responds to it, so that the client waits for its request timeout.
         step.reply(sync, SyncGroupResponse(error=error))
     if round_.leader == member_id:
         round_.leader = None

@@ -70,7 +70,7 @@ class MemberMetadata(NamedTuple):
 
 
 class GroupMetadataValue(NamedTuple):
-    """A group as its last synced generation left it."""
+    """The last synced generation of a group."""
 
     protocol_type: str
     generation: int
@@ -89,7 +89,7 @@ class OffsetCommitRecord(NamedTuple):
 class OffsetCommits(NamedTuple):
     """`OffsetCommitRecord`s of one group and topic, column by column.
 
-    An OffsetCommit results in these. The values come from `pack_offset`: they are logged and kept
+    The result of an OffsetCommit. The values are made by `pack_offset`: they are logged and stored
     as bytes, and decoded when they are fetched.
     """
 
@@ -97,10 +97,10 @@ class OffsetCommits(NamedTuple):
     topic: str
     partitions: Sequence[int]
     values: Sequence[bytes]
-    """One for each of `partitions`, all of one size."""
+    """One value per partition, all of one size."""
 
     def rows(self) -> list[OffsetCommitRecord]:
-        """The same, a record per partition."""
+        """The same as one record per partition."""
         keys = (OffsetCommitKey(self.group, self.topic, partition) for partition in self.partitions)
         return [
             OffsetCommitRecord(key, unpack_offset(value))
@@ -131,7 +131,7 @@ class TransactionMarker(NamedTuple):
 Row: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord
 """One record of the log."""
 Record: TypeAlias = Row | OffsetCommits
-"""A record that a shard decides and replays."""
+"""A record of a decision, to log and to replay."""
 Entry: TypeAlias = Record | TransactionalOffsets | TransactionMarker
 """An entry of the log as it is replayed."""
 
@@ -149,9 +149,9 @@ _MAX_STRING_BYTES: Final = 2**15 - 1
 
 
 def too_long(*texts: str, spare: int = 0) -> bool:
-    """Whether one of them with `spare` bytes more is longer than a string of this schema can be.
+    """Whether any text plus `spare` bytes exceeds the maximum string length of this schema.
 
-    The wire's flexible versions carry longer strings than the log's.
+    Flexible versions of requests allow longer strings than the log.
     """
     limit = _MAX_STRING_BYTES - spare
     return any(4 * len(text) > limit and len(text.encode()) > limit for text in texts)
@@ -168,7 +168,7 @@ _USUAL_BYTES: Final = (
     *((0, b"\x00"), (1, b"\x04"), (14, b"\x01")),
     *((23, b"\x01"), (24, b"\x00"), (25, b"\x10")),
 )
-"""The bytes that all such values have in common, by position."""
+"""The bytes common to all such values, by position."""
 _OFFSET_V1: Final = struct.Struct(">hq")
 _TIMESTAMP_NO_TAGS: Final = struct.Struct(">qB")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
@@ -189,12 +189,12 @@ def encode(record: Row) -> tuple[bytes, bytes | None]:
 
 
 def encoded_size(value: GroupMetadataValue) -> int:
-    """Bytes of the value of a group's record, for comparison with the log's limit."""
+    """Size in bytes of the value of a group's record, to compare with the log's limit."""
     return len(_group_metadata_value(value))
 
 
 def offset_key_start(group: str, topic: str) -> bytes:
-    """The key of a committed offset, up to the partition, an int32 that ends it."""
+    """The key of a committed offset without its last field, the partition (int32)."""
     return b"".join((b"\x00\x01", pack_string(group), pack_string(topic)))
 
 
@@ -208,7 +208,7 @@ def pack_offsets(
     end = _USUAL_END.pack(1, commit_timestamp, _TOPIC_ID_TAG, topic_id)
     if len(positions) == 1:
         return (_USUAL_START + positions[0] + end,)
-    # The bytes between two positions are always the same, so all values are made, and cut up, at
+    # The bytes between two positions are always the same, so all values are joined and split at
     # the speed of C.
     return _cutter(len(positions)).unpack(_USUAL_START + (end + _USUAL_START).join(positions) + end)
 
@@ -219,7 +219,7 @@ def _cutter(count: int) -> struct.Struct:
 
 
 def are_usual_offsets(values: bytes) -> bool:
-    """Whether the bytes are values of v4 without metadata and with a topic id, one or more."""
+    """Whether the bytes are one or more values of v4 without metadata and with a topic id."""
     count, remainder = divmod(len(values), USUAL_OFFSET_SIZE)
     return not remainder and all(
         values[index::USUAL_OFFSET_SIZE] == byte * count for index, byte in _USUAL_BYTES

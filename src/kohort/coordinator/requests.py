@@ -1,7 +1,7 @@
 """Requests to a shard, independent of wire versions.
 
-Handlers build them from the wire's requests. A request carries `version` if its response depends on
-it. `on_response` receives the response: a `Result` has both in a `Reply`, at once or later.
+Handlers build them from the wire's requests. A request has `version` if its response depends on it.
+`on_response` receives the response: a `Result` returns both in a `Reply`, immediately or later.
 
 Requests are immutable by convention. The frequent ones are not frozen, because a frozen dataclass
 takes up to four times as long to create.
@@ -17,9 +17,9 @@ from kohort.coordinator.consumer_records import Partitions
 from kohort.types import ConnectionId, OnResponse, TopicPartition
 
 MayDescribe: TypeAlias = Callable[[str], bool]
-"""Whether the client may describe the topic of that name; None where it may describe all.
+"""Whether the client may describe the topic of that name; None if it may describe all topics.
 
-Its regular expressions match no others.
+Its regular expressions match only topics that it may describe.
 """
 
 
@@ -32,7 +32,7 @@ class JoinGroup:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    """v0 has none: its session timeout stands in."""
+    """v0 has no such field: the session timeout is used."""
     member_id: str
     instance_id: str | None
     protocol_type: str
@@ -99,7 +99,7 @@ class ConsumerGroupHeartbeat:
     regex: str | None = None
     assignor: str | None = None
     owned: Partitions | None = None
-    """TopicPartitions: what the member owns."""
+    """TopicPartitions: the partitions that the member owns."""
     client_id: str = ""
     client_host: str = ""
     may_describe: MayDescribe | None = None
@@ -121,15 +121,15 @@ class OffsetToCommit(NamedTuple):
 
 
 OffsetColumns: TypeAlias = tuple[str, bytes, Sequence[int], Sequence[bytes]]
-"""Offsets to commit to one topic, none with metadata.
+"""Offsets to commit for one topic, without metadata.
 
-The tuple has the topic, the 16 bytes of its id, partitions, and for each of them an int64 offset
-and an int32 leader epoch, as they are in the bytes of a request.
+The tuple has the topic, the 16 bytes of its id, the partitions, and for each partition the int64
+offset and the int32 leader epoch as encoded in a request.
 """
 
 
 class Committer(NamedTuple):
-    """Member, generation and instance that an OffsetCommit names."""
+    """Member id, generation and instance id of an OffsetCommit."""
 
     group: str
     generation: int
@@ -159,15 +159,15 @@ class TxnOffsetCommit:
     producer_id: int
     producer_epoch: int
     generation: int
-    """Of a consumer group, a member epoch. -1 before v3, as for a producer that does not know the
-    group's metadata.
+    """The member epoch in a consumer group. -1 before v3, and for a producer without the group's
+    metadata.
     """
     member_id: str
     instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
     """Offsets of existing partitions only; the API layer refuses others."""
     verified: object = None
-    """For the log: the guard of the transaction that was verified for this commit."""
+    """For the log: the guard of the verified transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,17 +175,17 @@ class OffsetFetch:
     on_response: OnResponse
     group: str
     partitions: tuple[TopicPartition, ...] | None
-    """None: all that the group committed."""
+    """None for all committed offsets of the group."""
     require_stable: bool = False
     """Partitions with a pending offset get UNSTABLE_OFFSET_COMMIT (KIP-447)."""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """Current ids of the topics.
 
-    Offsets committed for a topic with another id are left out (KIP-848).
+    Offsets that were committed for a topic with another id are left out (KIP-848).
     """
     member_id: str | None = None
     member_epoch: int = -1
-    """Of a member of a consumer group, if it names itself."""
+    """Epoch of the member of a consumer group, if the request names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class DescribeGroup:
 class ListGroups:
     on_response: OnResponse
     states: tuple[str, ...] = ()
-    """Kafka's state names, any case; empty: all."""
+    """Kafka's state names in any case; empty for all states."""
     types: tuple[str, ...] = ()
 
 
@@ -219,13 +219,13 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardOffsets:
-    """Goes on with the deletion of a group that had very many offsets, until none is left."""
+    """Event: continue the deletion of a group with very many offsets."""
 
     on_response: OnResponse
-    """Id of the `DeleteGroup`, which gets its response at the end."""
+    """`on_response` of the `DeleteGroup`, which gets its response at the end."""
     group: str
     offsets: CommittedOffsets
-    """Those without a tombstone so far. The group that they belonged to is gone."""
+    """Offsets of the deleted group that have no tombstone yet."""
 
 
 Request: TypeAlias = (
@@ -246,14 +246,14 @@ Request: TypeAlias = (
 
 
 TOMBSTONE_CHUNK: Final = 1_000
-"""Offsets that one event deletes: some milliseconds of deciding and appending."""
+"""Maximum number of offsets that one event deletes, in some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
     """Event: a connection closed.
 
-    Its parked requests still count. Its pending ids no longer hold up rounds.
+    Its parked requests stay valid. Rounds no longer wait for its pending ids.
     """
 
     connection: ConnectionId
@@ -261,27 +261,27 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Topics are gone, and so are the offsets committed for them.
+    """Event: topics were deleted; their committed offsets are deleted too.
 
-    One event deletes at most `TOMBSTONE_CHUNK` offsets: it is repeated until none is left.
+    One event deletes at most `TOMBSTONE_CHUNK` offsets, and is repeated until none is left.
     """
 
     topics: frozenset[str]
     groups: tuple[str, ...] | None = None
-    """The groups to look into, None for all."""
+    """The groups to search, None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """The periodic check of offset and group expiry (KIP-211) is due."""
+    """Event: the periodic check for expired offsets and groups (KIP-211) is due."""
 
     groups: tuple[str, ...] | None = None
-    """The groups to check, None for all; ids of groups that are gone are ignored."""
+    """The groups to check, None for all; ids of deleted groups are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireSomeOffsets:
-    """The check for expiry of some offsets of a group that has very many."""
+    """Event: check some offsets of a large group for expiry."""
 
     group: str
     partitions: tuple[TopicPartition, ...]

@@ -1,4 +1,4 @@
-"""The pending ids of a shard: on which connections they are awaited, and their memory."""
+"""The pending ids of a shard, their connections, and their memory."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,29 +8,28 @@ from kohort.coordinator.pending_members import PendingMember
 from kohort.types import ConnectionId
 
 PENDING_OVERHEAD: Final = 1_000
-"""Memory of a pending id beside its strings: its timer and its places in tables."""
+"""Memory of a pending id without its strings: timer and table entries."""
 
 
 class ReservedMemberIds:
-    """The ids that the groups of a shard have handed out, and that have not joined yet.
+    """The assigned ids of all groups of a shard that have not joined yet.
 
-    Kafka keeps all until their session timeout. Here the oldest are forgotten when they take too
-    much memory. A client that joins with a forgotten id gets UNKNOWN_MEMBER_ID, and requests
-    another.
+    Kafka keeps all until their session timeout. Kohort removes the oldest when they use too much
+    memory. A client that joins with a removed id gets UNKNOWN_MEMBER_ID, and requests another.
     """
 
     __slots__ = ("_awaiting", "_pending", "bytes")
 
     def __init__(self) -> None:
         self._awaiting: dict[ConnectionId, frozenset[str]] = {}
-        """Connection → groups that wait for an id which was handed out by it."""
+        """Connection → groups that await an id assigned on it."""
         self._pending: dict[str, tuple[str, int]] = {}
-        """Pending id → its group and its memory, oldest first."""
+        """Pending id → group and memory, oldest first."""
         self.bytes = 0
-        """Memory of all of them."""
+        """Memory of all pending ids."""
 
     def note_awaiting(self, group: Group, connection: ConnectionId) -> None:
-        """The group has handed out an id on this connection, or a client has joined with one."""
+        """Update the awaiting groups of a connection after an id was assigned or has joined."""
         groups = self._awaiting.get(connection, frozenset())
         if connection is not None and group.pending.awaits(connection):
             self._awaiting[connection] = groups | {group.id}
@@ -40,15 +39,15 @@ class ReservedMemberIds:
                 del self._awaiting[connection]
 
     def connection_closed(self, connection: ConnectionId) -> list[str]:
-        """The groups that waited for an id which was handed out on it, and no longer do."""
+        """Remove a connection. Returns the groups that awaited an id assigned on it."""
         return sorted(self._awaiting.pop(connection, ()))
 
     def add(
         self, group: Group, pending: PendingMember, most_bytes: int
     ) -> Iterator[tuple[str, str]]:
-        """Note an id; yields group and member id of those to forget, for `most_bytes` of memory.
+        """Add an id; yields (group, member id) of ids to remove for at most `most_bytes` of memory.
 
-        From now on it is told of the ids of this group that are no longer pending.
+        Registers for the removal of pending ids of this group.
         """
         size = PENDING_OVERHEAD + len(pending.member_id) + len(pending.client_id)
         if not pending.client_id.isascii():
@@ -65,4 +64,4 @@ class ReservedMemberIds:
         _, size = self._pending.pop(member_id, ("", 0))
         self.bytes -= size
         if not self._pending:
-            self._pending = {}  # a dict keeps the memory of entries that it once had
+            self._pending = {}  # a dict keeps the memory of removed entries

@@ -30,7 +30,7 @@ class JoinGroupResponse:
     generation: int = -1
     protocol_type: str | None = None
     protocol_name: str | None = None
-    """None on error; the wire shows it as null from v7 and as "" before."""
+    """None on error; encoded as null since v7, as "" before."""
     leader: str = ""
     skip_assignment: bool = False
     member_id: str = ""
@@ -61,7 +61,7 @@ class LeftMember:
 class LeaveGroupResponse:
     error: ErrorCode = NONE
     members: tuple[LeftMember, ...] = ()
-    """One per member of the request, in that order. In v0-2 the only member's error is at the top.
+    """One per member of the request, in that order. In v0-2 the only member's error is top-level.
     """
 
 
@@ -73,7 +73,7 @@ class OffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """A committed offset, or that there is none (offset -1)."""
+    """A committed offset; -1 if there is none."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class FetchedOffset:
 class OffsetFetchResponse:
     error: ErrorCode = NONE
     offsets: Iterable[FetchedOffset] = ()
-    """A tuple, unless they are very many: those are unpacked while they are iterated over."""
+    """A tuple; if very many, an iterable that unpacks them lazily."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class ConsumerGroupHeartbeatResponse:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Partitions | None = None
-    """None: as in an earlier response."""
+    """None: unchanged since an earlier response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class DescribedConsumerMember:
     epoch: int
     metadata: ConsumerGroupMemberMetadataValue
     assignment: Mapping[UUID, Collection[int]]
-    """Topic id → partitions that it owns, also those that it has yet to revoke."""
+    """Topic id → partitions that it owns, including those that it has yet to revoke."""
     target: Partitions
 
 
@@ -168,7 +168,7 @@ class DescribeConsumerGroupResponse:
     target_epoch: int = 0
     assignor: str = ""
     topics: Mapping[UUID, str] = field(default_factory=dict)
-    """Topic id → name, of the topics of the members that exist."""
+    """Topic id → name, of the members' existing topics."""
     members: tuple[DescribedConsumerMember, ...] = ()
 
 

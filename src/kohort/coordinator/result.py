@@ -1,7 +1,7 @@
 """The decisions of `Shard.handle`: records to log, replies, timers, and rebalances for the journal.
 
-All of them are data. The runtime appends the records and sends the replies once they are appended.
-It brings a timer back to `handle` as `TimerFired` when it is due.
+All of them are data. The runtime appends the records, and then sends the replies. It passes a due
+timer to `handle` as `TimerFired`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from kohort.types import Reply
 
 @dataclass(frozen=True, slots=True)
 class SessionExpires:
-    """The session timeout of a member or pending id, or a new member's join timeout, is over."""
+    """The session timeout of a member or pending id, or a new member's join timeout."""
 
     group: str
     member_id: str
@@ -25,21 +25,21 @@ class SessionExpires:
 
 @dataclass(frozen=True, slots=True)
 class JoinPhaseEnds:
-    """The initial delay or the rebalance timeout of a round is over."""
+    """The initial delay or the rebalance timeout of a round."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class SyncPhaseEnds:
-    """The pending-sync timer: max rebalance timeout after the join phase completed."""
+    """The pending-sync timer: the longest rebalance timeout after the join phase."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class RevocationExpires:
-    """The rebalance timeout of a consumer group's member that has to revoke partitions is over."""
+    """The rebalance timeout of a consumer group's member that must revoke partitions."""
 
     group: str
     member_id: str
@@ -47,7 +47,7 @@ class RevocationExpires:
 
 @dataclass(frozen=True, slots=True)
 class MemberJoinExpires:
-    """The rebalance timeout of a classic member of a consumer group that has to join is over."""
+    """The rebalance timeout of a classic member of a consumer group that must rejoin."""
 
     group: str
     member_id: str
@@ -55,7 +55,7 @@ class MemberJoinExpires:
 
 @dataclass(frozen=True, slots=True)
 class MemberSyncExpires:
-    """The rebalance timeout of a classic member of a consumer group that has to sync is over."""
+    """The rebalance timeout of a classic member of a consumer group that must sync."""
 
     group: str
     member_id: str
@@ -69,7 +69,7 @@ TimerKey: TypeAlias = (
     | MemberJoinExpires
     | MemberSyncExpires
 )
-"""Not named tuples: the two phases of one group would be equal, and one's timer the other's."""
+"""Not named tuples: timers of different types for one group would be equal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """A round: the soft state of one rebalance, from its first cause to the leader's assignment.
 
 It has two phases. In the join phase JoinGroup requests are parked until every member has sent one,
-or until time is up; its end makes the next generation. In the sync phase the followers' SyncGroup
-requests are parked until the leader's brings the assignment. A round that is disturbed while
-syncing is succeeded by a new one, whose base generation is the one that was made; a round that was
-never synced leaves no trace in the log, as in Kafka.
+or until the timeout; its end starts the next generation. In the sync phase SyncGroup requests of
+followers are parked until the leader sends the assignment. If a round is disturbed in the sync
+phase, a new round continues from its generation. As in Kafka, a round that was never synced is not
+logged.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ MAX_CAUSES: Final = 32
 
 @dataclass(slots=True)
 class InitialDelay:
-    """Wait of an empty group's first round for more members, longer while they come (KIP-134)."""
+    """Initial delay of an empty group's first round, extended while members join (KIP-134)."""
 
     delay_ms: int
-    """The part that is running."""
+    """Length of the running part."""
     remaining_ms: int
-    """Time by which it may still be extended."""
+    """Remaining time by which it may be extended."""
     new_member_added: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Round:
     generation: int
-    """While joining, the generation before, which heartbeats and commits name; then the new one."""
+    """In the join phase the previous generation, used by heartbeats and commits; then the new."""
     protocol_type: str
     leader: str | None
     started: Instant
@@ -41,19 +41,19 @@ class Round:
     joins: dict[str, OnResponse] = field(default_factory=dict)
     """Member id → its parked JoinGroup."""
     protocol: str | None = None
-    """While joining that of the generation before."""
+    """The protocol; in the join phase, that of the previous generation."""
     joined: Instant | None = None
     syncs: dict[str, OnResponse] = field(default_factory=dict)
     """Member id → its parked SyncGroup."""
     awaited: tuple[str, ...] = ()
-    """Members that the join phase ended without."""
+    """Members that did not rejoin in the join phase."""
 
     @property
     def joining(self) -> bool:
         return self.joined is None
 
     def note(self, causes: Sequence[Cause]) -> None:
-        """Keep the first causes and count the rest: a thousand members have a thousand causes."""
+        """Keep the first causes and count the rest: each of a thousand members may add a cause."""
         noted = causes[: max(MAX_CAUSES - len(self.causes), 0)]
         self.causes += noted
         self.more_causes += len(causes) - len(noted)
@@ -61,7 +61,7 @@ class Round:
     def ended(
         self, group: str, outcome: str, members: tuple[str, ...], now: Instant, timestamp: Timestamp
     ) -> Rebalance:
-        """The journal's entry, dated by `timestamp`; its durations are by the monotonic clock."""
+        """The journal entry, dated by `timestamp`, with durations of the monotonic clock."""
         ahead = timestamp - now
         return Rebalance(
             group=group,

@@ -136,7 +136,7 @@ class Shard(Fold):
         self.topics = topics
         self._reserved_ids = ReservedMemberIds()
         self._deleting: Counter[str] = Counter()
-        """Group → deletions whose tombstones are still to come."""
+        """Group → number of deletions whose tombstones are incomplete."""
 
     def __repr__(self) -> str:
         return f"<Shard groups={len(self.groups)}>"
@@ -155,8 +155,8 @@ class Shard(Fold):
     ) -> ErrorCode | None:
         """Decide on a Heartbeat, as `handle` does, without creating request and response values.
 
-        It logs nothing, sets no timer and never waits. Returns None if a timer has to be set: then
-        `handle` has to decide.
+        It logs nothing, sets no timer and never waits. Returns None if a timer must be set; then
+        `handle` must decide.
         """
         known_group = self.groups.get(group)
         if isinstance(known_group, ConsumerGroup):
@@ -166,10 +166,10 @@ class Shard(Fold):
         return keep_alive(known_group, group, generation, member_id, instance_id, now)
 
     def steady_heartbeat(self, request: SteadyHeartbeat, now: Instant) -> int | None:
-        """Decide on a ConsumerGroupHeartbeat that says nothing new, as `handle` does.
+        """Decide on a ConsumerGroupHeartbeat without changes, as `handle` does.
 
-        Returns the heartbeat interval in ms for the response, or None, without an effect, if
-        `handle` has to decide.
+        Returns the heartbeat interval in ms for the response. Returns None, without an effect, if
+        `handle` must decide.
         """
         group = self.groups.get(request.group)
         if not isinstance(group, ConsumerGroup):
@@ -201,8 +201,8 @@ class Shard(Fold):
     def loaded(self, now: Instant, timestamp: Timestamp) -> Result:
         """End the replay of the log: members get fresh sessions.
 
-        Groups over capacity rebalance, and so do those whose downgrade was not followed by a
-        generation: nobody has the partitions of the member that left.
+        Groups over capacity rebalance, and so do groups without a generation since their downgrade:
+        the partitions of the member that left have no owner.
         """
         step = Step(self.config, now, timestamp)
         for group in self.groups.values():
@@ -261,7 +261,7 @@ class Shard(Fold):
     def _new_classic_group(
         self, former: ConsumerGroup | None, request: JoinGroup, step: Step
     ) -> tuple[ErrorCode, Group | None]:
-        """A group for a new member, perhaps in place of an empty consumer group."""
+        """A new group for a joining member; it may replace an empty consumer group."""
         if request.member_id:
             return ErrorCode.unknown_member_id, None
         if former is not None:
@@ -272,7 +272,7 @@ class Shard(Fold):
         return ErrorCode.none, group
 
     def _reserve_id(self, group: Group, request: JoinGroup, step: Step) -> None:
-        """Bound the memory of pending ids: the oldest ones are forgotten first."""
+        """Bound the memory of pending ids by removing the oldest."""
         pending = group.pending.get(f"{request.client_id}-{request.fresh_id}")
         if pending is None:
             return
@@ -284,7 +284,7 @@ class Shard(Fold):
                 maybe_complete_join(forgotten, step)
 
     def _most_pending_bytes(self) -> int:
-        """What other shards leave of the memory of pending ids, or what each may have."""
+        """Memory limit of this shard's pending ids: the rest of the total, or the minimum."""
         everywhere = self._all_pending_bytes
         elsewhere = 0 if everywhere is None else everywhere() - self.pending_bytes
         return max(self.config.max_pending_bytes - elsewhere, self.config.min_pending_bytes)
@@ -328,7 +328,7 @@ class Shard(Fold):
         return self._result(step)
 
     def _result(self, step: Step) -> Result:
-        """The result of a step that may have made a classic group of a consumer group."""
+        """The result of a step, which may have converted a consumer group to a classic group."""
         if step.classic_group is not None:
             self.groups[step.classic_group.id] = step.classic_group
         return step.result()
@@ -348,7 +348,7 @@ class Shard(Fold):
         return self._result(step)
 
     def _consumer_group(self, request: ConsumerGroupHeartbeat, step: Step) -> ConsumerGroup:
-        """The group, new or upgraded if a member joins. Raises KafkaError of `not_found`."""
+        """The group, created or upgraded if a member joins. Raises the error of `not_found`."""
         group = self.groups.get(request.group)
         if isinstance(group, ConsumerGroup):
             return group

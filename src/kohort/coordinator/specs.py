@@ -1,4 +1,4 @@
-"""The members of a group and their topics, as an assignor takes them."""
+"""The members of a group and their topics: the input of an assignor."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,28 +31,28 @@ class _Member(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Snapshot:
-    """What the target of a group is computed from; nothing changes it, so any thread may read it.
+    """Immutable input for the target of a group; any thread may read it.
 
-    Equal names of topics are the same object in all members.
+    Equal tuples of names are the same object in all members.
     """
 
     table: MemberTable
     members: Mapping[str, _Member]
     targets: Mapping[str, Partitions]
-    """The old targets, of members that had one."""
+    """The old targets of members that had one."""
     regexes: Mapping[str, RegularExpressionValue]
     topics: Mapping[str, TopicImage]
-    """Name → topic, of those that members subscribe to and that exist."""
+    """Name → topic, of the existing subscribed topics."""
     names: int
-    """Number of names in all different subscriptions, those of regular expressions included."""
+    """Number of names in all different subscriptions, including regular expressions."""
     updated: MemberId
     """The member whose request starts the computation."""
     replaced: MemberId | None
-    """The static member whose place it takes."""
+    """The static member that it replaces, or None."""
 
     @property
     def size(self) -> int:
-        """Number of members and partitions, and of some names as another of them."""
+        """Number of members and partitions; some names count as one."""
         partitions = sum(topic.partitions for topic in self.topics.values())
         return len(self.members) + partitions + self.names // _NAMES_OF_A_SIZE
 
@@ -62,8 +62,8 @@ class Specs:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        # Between two parts of a target, a partition can be in an old and in a new one: the server
-        # was killed, or a static member has returned under another id.
+        # Old targets may overlap if only a part of a target was stored: the server was killed, or
+        # a static member returned under another id.
         self._targets = without_overlaps(snapshot.targets)
         self._subscriptions: dict[tuple[int, str], Subscription] = {}
         """(identity of the names, regular expression) → subscription."""
@@ -76,7 +76,7 @@ class Specs:
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether all name the same topics, or all use one regular expression and no names."""
+        """Whether all members have the same names, or one regular expression and no names."""
         if len(self._subscriptions) != 1:
             return False
         metadata = self._snapshot.members[next(iter(self.members))].metadata
@@ -102,6 +102,6 @@ class Specs:
         return cached
 
     def _ids(self, names: Iterable[str]) -> dict[str, UUID]:
-        """The ids of those that exist."""
+        """Name → id, of the existing topics."""
         images = map(self._snapshot.topics.get, names)
         return {topic.name: topic.id for topic in images if topic is not None}

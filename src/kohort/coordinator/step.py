@@ -1,4 +1,4 @@
-"""The decision on one event: what the core's functions read, and where they put the results."""
+"""The decision on one event: inputs and results of the core's functions."""
 
 from kohort.coordinator.classic import Group, MemberSession
 from kohort.coordinator.config import GroupCoordinatorConfig
@@ -12,7 +12,7 @@ from kohort.types import Instant, OnResponse, Reply, Timestamp
 
 
 class Step:
-    """Collects a `Result`; besides the group, decisions depend on `now` and `config` alone."""
+    """Collects a `Result`. Decisions depend only on the group, the times and `config`."""
 
     __slots__ = (
         "_continuation",
@@ -28,7 +28,7 @@ class Step:
     )  # fmt: skip
 
     def __init__(self, config: GroupCoordinatorConfig, now: Instant, timestamp: Timestamp) -> None:
-        """`now` is what deadlines are counted from, `timestamp` what is logged."""
+        """`now` is the time for deadlines, `timestamp` the time for records."""
         self.config = config
         self.now = now
         self.timestamp = timestamp
@@ -39,7 +39,7 @@ class Step:
         self._continuation: object = None
         self._jobs: list[Job] = []
         self.classic_group: Group | None = None
-        """The group with its soft state that takes the place of a consumer group."""
+        """The classic group, with its soft state, that replaces a consumer group."""
 
     def record(self, record: Record) -> None:
         self._records.append(record)
@@ -61,15 +61,15 @@ class Step:
         self._continuation = event
 
     def start(self, job: Job) -> None:
-        """Have a job done in the background."""
+        """Start a job in the background."""
         self._jobs.append(job)
 
     def restart_session(
         self, group: Group, session: MemberSession, timeout_ms: int | None = None
     ) -> None:
-        """Expire the member `timeout_ms` from now, after its session timeout if None.
+        """Expire the member after `timeout_ms`, or its session timeout if None.
 
-        A timer that fires earlier stays and re-arms itself, so that a heartbeat sets no timer.
+        An earlier timer stays and re-arms itself, so that a heartbeat sets no timer.
         """
         session.deadline = Instant(
             self.now + (session.session_timeout_ms if timeout_ms is None else timeout_ms)

@@ -1,11 +1,11 @@
 """SyncGroup (API 14): the leader's assignment makes the generation stable.
 
-The leader's request turns the round into one GroupMetadata record. The replay of that record is the
-move to Stable, live and when loading. The followers' requests are parked until then, and later ones
-get their response at once.
+The leader's request turns the round into one GroupMetadata record. The replay of that record moves
+the group to Stable, live and when loading. SyncGroup requests of followers are parked until then,
+and later ones get their response at once.
 
-A member that never sends its SyncGroup is removed when the pending-sync timer fires, which runs on
-in Stable.
+A member that never sends its SyncGroup is removed when the pending-sync timer fires, also in
+Stable.
 
 Source: classicGroupSync… of Kafka's GroupMetadataManager; KIP-559 (protocol type and name).
 """
@@ -29,7 +29,7 @@ from kohort.errors import ErrorCode
 
 PROTOCOL_REQUIRED_SINCE = 5
 _BATCH_OVERHEAD_BYTES = 128
-"""Batch header, record header and key, at most, of a group with a short id."""
+"""Maximum size of batch header, record header and key of a group with a short id."""
 
 
 def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
@@ -40,7 +40,7 @@ def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
         return
     group.unsynced.discard(request.member_id)
     if not group.unsynced:
-        group.unsynced = set()  # an empty one that held many keeps their room
+        group.unsynced = set()  # a new set: an emptied one would keep its memory
         step.cancel_timer(SyncPhaseEnds(group.id))
     if group.round is None:
         assert group.logged is not None
@@ -53,7 +53,7 @@ def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
 
 
 def validate_sync(group: Group | None, request: SyncGroup) -> ErrorCode:
-    """Kafka's order: protocol fields, member, generation, protocol, state."""
+    """Check a SyncGroup in Kafka's order: protocol fields, member, generation, protocol, state."""
     named = request.protocol_type is not None and request.protocol_name is not None
     if request.version >= PROTOCOL_REQUIRED_SINCE and not named:
         return ErrorCode.inconsistent_group_protocol
@@ -94,7 +94,7 @@ def sync_phase_ends(group: Group, step: Step) -> None:
 def member_metadata(
     session: MemberSession, protocol: str | None, assignment: bytes
 ) -> MemberMetadata:
-    """The metadata of a member as it is logged."""
+    """The logged metadata of a member."""
     return MemberMetadata(
         member_id=session.member_id,
         instance_id=session.instance_id,
@@ -115,7 +115,8 @@ def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:
     older = round_.syncs.get(request.member_id)
     round_.syncs[request.member_id] = request.on_response
     if older is not None:
-        # Kafka never responds to it. Here the client joins again and gets the same generation.
+        # Kafka never responds to it. With this error the client rejoins and gets the same
+        # generation.
         step.reply(older, SyncGroupResponse(error=ErrorCode.rebalance_in_progress))
 
 
@@ -124,7 +125,7 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
     assigned = {member: data for member, data in request.assignments if member in members}
     metadata = (session.metadata(round_.protocol) for session in members.values())
     if sum(map(len, (*assigned.values(), *metadata))) > step.config.max_record_bytes:
-        _fail_sync(group, round_, request, step)  # before anything so large is copied
+        _fail_sync(group, round_, request, step)  # before such large data are copied
         return
     value = GroupMetadataValue(
         round_.protocol_type,

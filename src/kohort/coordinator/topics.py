@@ -1,4 +1,4 @@
-"""The topics of the cluster, as consumer groups see them."""
+"""The topics of the cluster, for consumer groups."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -14,29 +14,29 @@ class TopicImage(NamedTuple):
 
 
 class TopicsView(Protocol):
-    """All topics, for reading; what it shows changes between two events, not during one."""
+    """Read-only view of all topics; it may change between events, not during one."""
 
     @property
     def rack(self) -> str | None:
-        """The rack of all replicas of all topics, None if their broker has none."""
+        """The rack of all replicas of all topics, None if the broker has no rack."""
 
     @property
     def version(self) -> int:
-        """Grows whenever a topic is created, deleted or grows."""
+        """Increases when a topic is created, deleted, or gets partitions."""
 
     @property
     def created_version(self) -> int:
-        """The version of the latest creation of a topic."""
+        """The version at the latest creation of a topic."""
 
     @property
     def count(self) -> int:
         """Number of topics."""
 
     def by_name(self, name: str) -> TopicImage | None:
-        """The topic of this name, None if there is none."""
+        """The topic with this name, or None."""
 
     def by_id(self, topic_id: UUID) -> TopicImage | None:
-        """The topic of this id, None if there is none."""
+        """The topic with this id, or None."""
 
     def names(self) -> Iterable[str]:
         """The names of all topics."""

@@ -1,4 +1,4 @@
-"""The change of one member that a request makes, before its records are replayed."""
+"""A request's change of one member, before its records are replayed."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from kohort.coordinator.topics import TopicsView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberChange:
-    """A group in which `after` takes the place of `before`."""
+    """A group in which `after` replaces `before`."""
 
     group: ConsumerGroup
     before: ConsumerMember
-    """The member as it was, or as it was taken over from the static member that it replaces."""
+    """The member before the change, or with the state of the static member that it replaces."""
     after: ConsumerMember
     replaced: str | None = None
-    """Member id of the static member that it replaces, None if that is its own."""
+    """Member id of the replaced static member, None if it is unchanged."""
     may_describe: MayDescribe | None = None
 
     @property
@@ -36,7 +36,7 @@ class MemberChange:
 
     @property
     def target(self) -> Partitions | None:
-        """The member's target assignment so far."""
+        """The member's current target assignment."""
         member_id = self.member_id if self.replaced is None else self.replaced
         return self.group.targets.get(member_id)
 
@@ -46,7 +46,7 @@ class MemberChange:
         return self.group.regex_members[regex] - before + (self.after.metadata.regex == regex)
 
     def subscribed_topics(self) -> Collection[str]:
-        """The topics that members subscribe to, by name or by a resolved regular expression."""
+        """Topics to which members subscribe, by name or by a resolved regular expression."""
         names = self._names()
         resolved = [
             value.topics
@@ -57,7 +57,7 @@ class MemberChange:
 
     @property
     def keeps_topics(self) -> bool:
-        """Whether the group as a whole subscribes to the same topics as before."""
+        """Whether the subscribed topics of the whole group are unchanged."""
         return not self.regex_changed and self._names() is self.group.subscriptions.names
 
     def _names(self) -> Collection[str]:
@@ -67,7 +67,7 @@ class MemberChange:
 
     @property
     def assignor(self) -> str | None:
-        """The assignor that most members name after the change, None without one or with a tie."""
+        """The assignor that most members name after the change; None if there is none, or a tie."""
         counts = self.group.assignors.copy()
         counts.subtract((self.before.metadata.assignor or "",))
         counts.update((self.after.metadata.assignor or "",))
@@ -83,9 +83,9 @@ class MemberChange:
 def subscribed_ids(
     group: ConsumerGroup, metadata: ConsumerGroupMemberMetadataValue, topics: TopicsView
 ) -> frozenset[UUID]:
-    """Ids of the existing topics that a member subscribes to.
+    """Ids of the existing topics to which a member subscribes.
 
-    A regular expression that is not resolved yet matches no topic.
+    An unresolved regular expression matches no topic.
     """
     resolved = group.regexes.get(metadata.regex)
     names = metadata.topics if resolved is None else (*metadata.topics, *resolved.topics)

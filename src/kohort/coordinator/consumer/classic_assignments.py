@@ -1,6 +1,6 @@
-"""What classic members say of themselves and of their partitions, for a consumer group.
+"""Converts the subscriptions and assignments of classic members of a consumer group.
 
-Blobs of the "consumer" protocol name topics, records of a consumer group have their ids. Topics
+Blobs of the "consumer" protocol have topic names, records of a consumer group topic ids. Topics
 that do not exist are left out.
 """
 

@@ -1,11 +1,11 @@
 """Classic members of a consumer group: their JoinGroup, SyncGroup and Heartbeat (APIs 11, 14, 12).
 
-They walk to the target assignment as members of the consumer protocol do. The member epoch is their
-generation. No request of theirs is parked:
+They move to the target assignment as members of the consumer protocol do. The member epoch is their
+generation. Their requests are never parked:
 
-- JoinGroup is their full heartbeat: subscription and owned partitions count, and the generation in
-  the response is the member's epoch. An eager member owns nothing when it joins.
-- SyncGroup gets what is assigned to the member; the assignments of a leader are ignored.
+- JoinGroup is their full heartbeat, with subscription and owned partitions. The generation in the
+  response is the member's epoch. An eager member owns no partitions when it joins.
+- SyncGroup returns the member's assignment; the assignments of a leader are ignored.
 - Heartbeat gets REBALANCE_IN_PROGRESS when the next JoinGroup would change something.
 
 `group.consumer.migration.policy=disabled` refuses their JoinGroup, as Kafka does since 4.3.1.
@@ -127,7 +127,7 @@ def sync_group(group: ConsumerGroup, request: SyncGroup, topics: TopicsView, ste
 
 
 def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
-    """Decide one Heartbeat; a member that has to join must do so within its rebalance timeout."""
+    """Decide one Heartbeat; a member that must rejoin has its rebalance timeout to do so."""
     member_id = request.member_id
     error = _keep_alive(group, request.generation, member_id, request.instance_id, step.now)
     if error is ErrorCode.rebalance_in_progress:
@@ -138,7 +138,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
 def keep_alive_known(
     group: ConsumerGroup, generation: int, member_id: str, instance_id: str | None, now: Instant
 ) -> ErrorCode | None:
-    """The error of a Heartbeat response, None if `heartbeat` has to set a timer."""
+    """The error of a Heartbeat response, None if `heartbeat` must set a timer."""
     error = _keep_alive(group, generation, member_id, instance_id, now)
     if error is ErrorCode.rebalance_in_progress and not group.sessions[member_id].has_to_join:
         return None
@@ -170,7 +170,7 @@ def _has_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerMember, ClassicMemberMetadata]:
-    """Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """The classic member. Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     member = find_member(group, member_id, instance_id)
     if member.metadata.classic is None:
         raise KafkaError(
@@ -189,7 +189,7 @@ def _validate_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def _static_member(group: ConsumerGroup, request: JoinGroup) -> ConsumerMember | None:
-    """The member that has the instance id; a member without an id may replace it.
+    """The member with this instance id; a member without an id may replace it.
 
     Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
@@ -202,7 +202,7 @@ def _static_member(group: ConsumerGroup, request: JoinGroup) -> ConsumerMember |
 
 
 def _subscription(request: JoinGroup) -> Subscription:
-    """That of the preferred protocol.
+    """The subscription of the preferred protocol.
 
     Raises KafkaError INCONSISTENT_GROUP_PROTOCOL if it is malformed.
     """
@@ -217,7 +217,7 @@ def _subscription(request: JoinGroup) -> Subscription:
 def _updated(
     metadata: ConsumerGroupMemberMetadataValue, request: JoinGroup, subscription: Subscription
 ) -> ConsumerGroupMemberMetadataValue:
-    """The metadata as the request has it; what it cannot tell stays."""
+    """The metadata updated from the request; fields that it lacks are unchanged."""
     timeout = request.rebalance_timeout_ms
     return metadata._replace(
         instance_id=metadata.instance_id if request.instance_id is None else request.instance_id,
@@ -250,9 +250,9 @@ def _replace_last(
 ) -> None:
     """A classic member replaces the last member of the consumer protocol: downgrade the group.
 
-    In a rebalance the response has generation 0, as Kafka's: the member's SyncGroup is refused, and
-    it joins again. Unlike Kafka, a group that is on the way to its target is always rebalanced.
-    Else the member would get partitions that others still own.
+    In a rebalance the response has generation 0, as in Kafka: the member's SyncGroup is refused,
+    and it rejoins. Unlike in Kafka, a reconciling group is always rebalanced, because the member
+    would otherwise get partitions that others still own.
     """
     member_id = request.member_id or request.fresh_id
     current = static.current
@@ -265,7 +265,7 @@ def _replace_last(
     target = group.targets.get(static.member_id, {})
     owned = partitions_by_id(subscription.owned, topics)
     reconciled = reconcile_member(change, owned, group.target_epoch, target, topics)
-    # What it would log does not outlive the downgrade.
+    # A separate step, whose records are dropped: they would not survive the downgrade.
     epoch = group_epoch(change, topics, Step(step.config, step.now, step.timestamp))
     settled = all(
         member.current.state == MemberState.STABLE and member.current.epoch == epoch

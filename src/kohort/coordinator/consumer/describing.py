@@ -40,7 +40,7 @@ def describe_consumer_group(
 
 
 def _names(group: ConsumerGroup, topics: TopicsView) -> dict[UUID, str]:
-    """The names of the members' topics, without those that are gone."""
+    """The names of the members' existing topics."""
     images = map(topics.by_id, set(group.owners).union(*group.targets.values()))
     return {topic.id: topic.name for topic in images if topic is not None}
 
@@ -57,7 +57,7 @@ def _described(group: ConsumerGroup, member_id: str) -> DescribedConsumerMember:
 
 
 def _held(current: CurrentMemberAssignmentValue) -> Mapping[UUID, Collection[int]]:
-    """What is assigned to the member, and what it has yet to revoke."""
+    """Assigned partitions, including those that the member has yet to revoke."""
     assigned, pending = current.assigned, current.pending_revocation
     if not pending:
         return assigned

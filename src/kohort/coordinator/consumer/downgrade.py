@@ -6,9 +6,9 @@
 | a classic member takes its instance id over, and changes nothing else | none |
 | the same, with another subscription or on the way to a new target | a rebalance |
 
-The generation is the group epoch, the assignments are what the members have. Kafka takes the
-members' targets, which can be partitions that others still own: after a crash before the next
-generation, a SyncGroup would return them.
+The generation is the group epoch, and the assignments are the members' current ones. Kafka uses
+their targets, which may include partitions that other members still own: after a crash before the
+next generation, a SyncGroup would return them.
 
 Source: validateOnlineDowngrade…, convertToClassicGroup and ClassicGroup.fromConsumerGroup of Kafka.
 """
@@ -45,7 +45,7 @@ from kohort.coordinator.topics import TopicsView
 def can_downgrade(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], config: GroupCoordinatorConfig
 ) -> bool:
-    """Whether only classic members are left, and the group may become a classic one."""
+    """Whether the group has only classic members left and may be downgraded."""
     remaining = len(group.members) - len(leaving)
     classic = group.classic_members - sum(member.is_classic for member in leaving)
     return (
@@ -58,7 +58,7 @@ def can_downgrade(
 def can_be_replaced(
     group: ConsumerGroup, member: ConsumerMember, config: GroupCoordinatorConfig
 ) -> bool:
-    """Whether the group may become a classic one when a classic member replaces this one."""
+    """Whether the group may be downgraded when a classic member replaces this one."""
     return (
         not member.is_classic
         and group.classic_members == len(group.members) - 1
@@ -70,7 +70,7 @@ def can_be_replaced(
 def downgrade(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], topics: TopicsView, step: Step
 ) -> None:
-    """Record that the group becomes a classic one without these members, and rebalance it."""
+    """Record the downgrade of the group without these members, and rebalance it."""
     leaving_ids = {member.member_id for member in leaving}
     stay = [
         group.members[member_id]
@@ -87,7 +87,7 @@ def downgrade(
 def convert(
     group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsView, step: Step
 ) -> Group:
-    """Record that the group becomes a classic one with these members; returns it, Stable."""
+    """Record the downgrade of the group with these members. Returns the Stable classic group."""
     for member_id in group.members:
         timers.forget(group, member_id, step)
     for record in _tombstones(group):
@@ -98,7 +98,7 @@ def convert(
     assigned = {member.member_id: partitions_of(member.current.assigned) for member in members}
     value = _value(group, classic, assigned, topics, step)
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
-    # As the replay of the record will: the rest of the decision depends on it.
+    # The replay of the record will do the same; the rest of this decision depends on it.
     classic.logged = ClassicGroup.of(value)
     for session in classic.sessions.values():
         step.restart_session(classic, session)
@@ -148,7 +148,7 @@ def _value(
 
 
 def _tombstones(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
-    """Those of all records of the group, in the order in which Kafka can replay them."""
+    """Tombstones of all records of the group, in an order that Kafka can replay."""
     key = GroupKey(group.id)
     keys = [MemberKey(group.id, member_id) for member_id in group.table.order()]
     yield from (CurrentMemberAssignmentRecord(key, None) for key in keys)

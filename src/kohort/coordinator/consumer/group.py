@@ -1,6 +1,6 @@
 """One consumer group: its logged part and its fold, its soft part, and the state of the group.
 
-`ConsumerGroup.replay` is the only writer of what is logged. The state is derived, in this order:
+Only `ConsumerGroup.replay` writes the logged part. The state is derived, in this order:
 
 | state | when |
 |---|---|
@@ -62,9 +62,9 @@ class MemberState(IntEnum):
     """A member's state, by the code in its record."""
 
     STABLE = 0
-    """At its epoch it has all that the target gives it."""
+    """It has all partitions of its target at its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It must revoke partitions before its epoch moves on."""
+    """It must revoke partitions before its epoch advances."""
     UNRELEASED_PARTITIONS = 2
     """It waits for partitions that others have not revoked yet."""
 
@@ -74,7 +74,7 @@ NEW_MEMBER: Final = CurrentMemberAssignmentValue(0, 0, MemberState.STABLE, {}, {
 
 
 class ConsumerMember(NamedTuple):
-    """One member as its records have it."""
+    """One member, from its records."""
 
     member_id: str
     metadata: ConsumerGroupMemberMetadataValue = ConsumerGroupMemberMetadataValue()
@@ -87,7 +87,7 @@ class ConsumerMember(NamedTuple):
 
     @property
     def is_classic(self) -> bool:
-        """Whether it speaks the classic protocol."""
+        """Whether it uses the classic protocol."""
         return self.metadata.classic is not None
 
 
@@ -100,24 +100,24 @@ class ConsumerSession:
     timer: Instant | None = None
     """Time at which the timer of the session fires; it may be earlier than the deadline."""
     revoking_at: int | None = None
-    """Member epoch for which the timer of the rebalance timeout is set, None if it is not."""
+    """Member epoch for which the revocation timer is set, None if it is not set."""
     has_to_join: bool = False
-    """Whether the timer of the classic member's next JoinGroup is set."""
+    """Whether the join timer of the classic member is set."""
     has_to_sync: bool = False
-    """Whether the timer of the classic member's next SyncGroup is set."""
+    """Whether the sync timer of the classic member is set."""
     is_told: bool = True
-    """False from loading until the next heartbeat, whose response tells the assignment."""
+    """False after loading until a heartbeat, whose response includes the assignment."""
 
 
 @dataclass(slots=True)
 class OpenRebalance:
-    """A rebalance that has not ended; it is soft state of its group."""
+    """A rebalance that has not ended: soft state of its group."""
 
     started: Timestamp
     causes: list[Cause] = field(default_factory=list)
     more_causes: int = 0
     assigned: Timestamp | None = None
-    """When the target was last computed."""
+    """Time when the target was last computed."""
 
 
 class ConsumerGroup:
@@ -141,24 +141,24 @@ class ConsumerGroup:
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.has_partition_metadata = False
-        """Whether there is a record of type 4, which Kafka before 4.1 wrote."""
+        """Whether there is a record of type 4, written by Kafka before 4.1."""
         self.target_epoch = FIRST_EPOCH
         self.target_timestamp = 0
         self.targets: dict[str, Partitions] = {}
         self.members: dict[str, ConsumerMember] = {}
         self.regexes: dict[str, RegularExpressionValue] = {}
-        """The regular expressions that are resolved."""
-        # Derived from what is logged
+        """The resolved regular expressions."""
+        # Derived from the log
         self.instances: dict[str, str] = {}
         """Instance id → member id of the static members."""
         self.owners: dict[UUID, dict[int, str]] = {}
-        """Topic id → partition → the member that has it assigned or has to revoke it."""
+        """Topic id → partition → the member that owns it, or has yet to revoke it."""
         self.subscriptions = Subscriptions()
         self.regex_members: Counter[str] = Counter()
         """Regular expression → number of members."""
         self.assignors: Counter[str] = Counter()
         self.classic_members = 0
-        """Number of members that speak the classic protocol."""
+        """Number of members that use the classic protocol."""
         self.classic_protocols: Counter[str] = Counter()
         """Protocol name → number of classic members that offer it."""
         self.standings: Counter[tuple[int, int]] = Counter()
@@ -167,17 +167,17 @@ class ConsumerGroup:
         # Soft
         self.sessions: dict[str, ConsumerSession] = {}
         self.checked_version: int | None = None
-        """Version of the topics that the metadata hash was last computed with."""
+        """Version of the topics at the last computation of the metadata hash."""
         self.unrecorded_hash: int | None = None
-        """Hash of what the members subscribe to since the last epoch, if it is another set."""
+        """Hash of the subscribed topics, if their set has changed since the last epoch."""
         self.rebalance: OpenRebalance | None = None
-        """For the journal: the rebalance that has not ended."""
+        """The open rebalance, for the journal."""
         self.assigning: ComputeTarget | None = None
-        """The computation of its target in the background, None if there is none."""
+        """The background computation of its target, or None."""
         self.failed_at: Instant | None = None
-        """When the computation of its target failed, until a request has got that error."""
+        """Time when the computation of its target failed, until a request got that error."""
         self.target_error: str | None = None
-        """Why it failed last, until it succeeds."""
+        """The last error of the computation, until it succeeds."""
         self.is_resolving = False
         """Whether its regular expressions are being resolved."""
 
@@ -205,14 +205,14 @@ class ConsumerGroup:
         return ConsumerGroupState.STABLE
 
     def known_hash(self, topics_version: int) -> int | None:
-        """The hash of what members subscribe to, None if it has to be computed for these topics."""
+        """The hash of the subscribed topics, None if it must be computed for this version."""
         if self.checked_version != topics_version:
             return None
         return self.metadata_hash if self.unrecorded_hash is None else self.unrecorded_hash
 
     @property
     def assignor(self) -> str | None:
-        """The assignor that most members name, None without one or with a tie."""
+        """The assignor that most members name; None if there is none, or a tie."""
         return most_named(self.assignors)
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
@@ -222,7 +222,7 @@ class ConsumerGroup:
         )
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether others still own partitions of the member's target that it has not got."""
+        """Whether other members still own partitions of the member's target."""
         assigned = member.current.assigned
         return any(
             partition not in assigned.get(topic_id, ()) and self.owner(topic_id, partition)
@@ -231,20 +231,20 @@ class ConsumerGroup:
         )
 
     def owner(self, topic_id: UUID, partition: int) -> str | None:
-        """The member that has the partition assigned or has yet to revoke it."""
+        """The member that owns the partition, or has yet to revoke it."""
         owned = self.owners.get(topic_id)
         return None if owned is None else owned.get(partition)
 
     def subscribed_topics(self) -> Set[str]:
-        """The topics that members subscribe to, by name or by a resolved regular expression.
+        """Topics to which members subscribe, by name or by a resolved regular expression.
 
-        They may change with the group.
+        The set may change with the group.
         """
         names, resolved = self.subscriptions.names, self.regexes.values()
         return set(names).union(*(value.topics for value in resolved)) if resolved else names
 
     def logged_state(self) -> tuple[Any, ...]:
-        """What the log determines, beside offsets."""
+        """All state from the log, except offsets."""
         return (
             (self.epoch, self.metadata_hash, self.has_partition_metadata),
             (self.target_epoch, self.target_timestamp, dict(self.targets)),
@@ -323,7 +323,7 @@ class ConsumerGroup:
         if member is None:
             if record.value is None:
                 return
-            # A compacted log can have a member's subscription behind its assignment.
+            # A compacted log may have a member's subscription after its assignment.
             self._store(ConsumerMember(member_id), ConsumerGroupMemberMetadataValue())
             member = self.members[member_id]
         current = record.value or NEW_MEMBER
@@ -372,13 +372,13 @@ _REPLAY: Final[Mapping[type, Callable[[ConsumerGroup, Any], None]]] = {
 
 
 def _held(current: CurrentMemberAssignmentValue) -> Iterator[tuple[UUID, Mapping[int, int]]]:
-    """What is assigned to the member, then what it has yet to revoke."""
+    """The assigned partitions, then those that the member has yet to revoke."""
     yield from current.assigned.items()
     yield from current.pending_revocation.items()
 
 
 def most_named(assignors: "Counter[str]") -> str | None:
-    """The assignor with the highest count, None without one or with a tie."""
+    """The assignor with the highest count; None if there is none, or a tie."""
     most = [assignor_count for assignor_count in assignors.most_common(2) if assignor_count[1] > 0]
     if not most or (len(most) == 2 and most[0][1] == most[1][1]):
         return None

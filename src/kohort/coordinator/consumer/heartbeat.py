@@ -1,15 +1,15 @@
-"""ConsumerGroupHeartbeat (API 68): a member joins, lives, and walks to its target assignment.
+"""ConsumerGroupHeartbeat (API 68): a member joins, stays alive, and moves to its target.
 
 The effect of an accepted heartbeat is one atomic batch, in this order:
 
-1. the member's record, if what it says of itself has changed
-2. tombstones of regular expressions that lost their last member
+1. the member's record, if its fields have changed
+2. tombstones of regular expressions without members
 3. the group epoch, if subscriptions, the metadata of subscribed topics, or the assignor that most
    members name have changed
-4. the target assignment, if it is older than the group epoch and the assignment interval is over
-5. the member's current assignment, if reconciling has changed it
+4. the target assignment, if it is older than the group epoch and the assignment interval has passed
+5. the member's current assignment, if the reconciliation has changed it
 
-Then its session restarts. A heartbeat that is refused changes nothing.
+Then its session restarts. A refused heartbeat changes nothing.
 
 Source: consumerGroupHeartbeat of Kafka's GroupMetadataManager.
 """
@@ -55,12 +55,12 @@ from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
 
 MAX_TOPICS: Final = 10_000
-"""Names that a member may subscribe to; each is looked up whenever the group epoch is bumped."""
+"""Maximum names in a subscription; each bump of the group epoch looks all of them up."""
 _KNOWN_STATES: Final = frozenset(MemberState)
 
 
 def validate_heartbeat(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -> None:
-    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; looks at the request alone."""
+    """Check the request alone. Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     names = (request.group, request.member_id, request.instance_id, request.rack_id)
     for name, value in zip(("GroupId", "MemberId", "InstanceId", "RackId"), names, strict=True):
         if value is not None and not value.strip():
@@ -83,7 +83,7 @@ def validate_heartbeat(request: ConsumerGroupHeartbeat, config: GroupCoordinator
 
 
 def _validate_size(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -> None:
-    """Refuse what no record could hold, and what would hold up the server."""
+    """Refuse fields that exceed a record, or that would block the server."""
     if request.regex is not None and too_long(request.regex):
         raise KafkaError(ErrorCode.invalid_regular_expression, "SubscribedTopicRegex is too long.")
     if request.topics is None:
@@ -146,9 +146,9 @@ def validate_room(
 def update_member(
     change: MemberChange, owned: Partitions | None, topics: TopicsView, step: Step
 ) -> ConsumerMember:
-    """Record the change of a member and all that follows from it; returns the member after it.
+    """Record the change of a member and its consequences. Returns the changed member.
 
-    `owned` is what the member owns by its own word, None if it does not tell. Raises KafkaError
+    `owned` are the partitions that the member reports as owned, None if absent. Raises KafkaError
     UNKNOWN_SERVER_ERROR if no target could be computed.
     """
     group = change.group
@@ -173,7 +173,7 @@ def update_member(
 
 
 def not_found(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -> KafkaError:
-    """The error of a group that does not exist."""
+    """The error for a group that does not exist."""
     if config.consumer_rejoin_lost and request.member_epoch > 0:
         return KafkaError(
             ErrorCode.unknown_member_id,
@@ -187,7 +187,7 @@ def not_found(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -
 
 
 def _change(group: ConsumerGroup, request: ConsumerGroupHeartbeat, step: Step) -> MemberChange:
-    """The member of the request, as it was and as it says it is."""
+    """The change of the member by the request."""
     before, replaced = _find(group, request, step)
     after = before._replace(metadata=_updated(before.metadata, request))
     return MemberChange(
@@ -202,7 +202,7 @@ def _change(group: ConsumerGroup, request: ConsumerGroupHeartbeat, step: Step) -
 def _find(
     group: ConsumerGroup, request: ConsumerGroupHeartbeat, step: Step
 ) -> tuple[ConsumerMember, str | None]:
-    """The member, and the id of the static member that it replaces."""
+    """The member, and the id of the static member that it replaces, if any."""
     if request.member_epoch:
         member = find_member(group, request.member_id, request.instance_id)
         _validate_epoch(member, request)
@@ -223,7 +223,7 @@ def _find(
 
 
 def _validate_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
-    """Only the current epoch passes, and the previous one of a member that missed a response."""
+    """Accept the current epoch, or the previous one of a member that missed a response."""
     epoch, current = request.member_epoch, member.current
     if epoch == current.epoch:
         return
@@ -244,7 +244,7 @@ def _validate_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> 
 
 
 def _validate_state(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
-    """A member in a state of a later version goes on only if it owns nothing."""
+    """Accept a member in an unknown state (of a later version) only if it owns no partitions."""
     if member.current.state not in _KNOWN_STATES and (request.owned is None or request.owned):
         raise KafkaError(
             ErrorCode.fenced_member_epoch,
@@ -263,7 +263,7 @@ def _is_subset(owned: Partitions, assigned: AssignedPartitions) -> bool:
 def _updated(
     metadata: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeat
 ) -> ConsumerGroupMemberMetadataValue:
-    """The metadata with what the request tells; `metadata` itself if that changes nothing."""
+    """The metadata updated from the request; `metadata` itself if nothing changes."""
     updates: dict[str, Any] = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,
@@ -289,9 +289,9 @@ def _updated(
 
 
 def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
-    """The group epoch; it is bumped if subscriptions, topics' metadata or assignor have changed.
+    """The group epoch, bumped if subscriptions, topics' metadata or the assignor have changed.
 
-    A new regular expression does not bump it before it is resolved, though the hash is another.
+    A new regular expression bumps it only once it is resolved, although the hash changes before.
     """
     group = change.group
     topics_changed = _topics_changed(group, topics)
@@ -327,7 +327,7 @@ def _assignor_changed(change: MemberChange, step: Step) -> bool:
 
 
 def _topics_changed(group: ConsumerGroup, topics: TopicsView) -> bool:
-    """Whether the topics that the group subscribes to have changed since it was last looked at."""
+    """Whether the subscribed topics have changed since the last check."""
     if group.checked_version == topics.version:
         return False
     group.checked_version = topics.version
@@ -335,7 +335,7 @@ def _topics_changed(group: ConsumerGroup, topics: TopicsView) -> bool:
 
 
 def _cause(change: MemberChange, *, bumps: bool) -> Cause:
-    """Why the group epoch is bumped, for the journal."""
+    """The cause of a bump of the group epoch, for the journal."""
     if not bumps:
         return Cause("topics changed", "")
     is_new = not change.before.current.epoch and change.replaced is None
@@ -351,7 +351,7 @@ def reconcile_member(
     target: Partitions,
     topics: TopicsView,
 ) -> ConsumerMember:
-    """The changed member with its next assignment on the way to this target."""
+    """The changed member with its next assignment towards this target."""
     current = change.after.current
     changed = change.names_changed or change.regex_changed
     if not changed and current.state == MemberState.STABLE and current.epoch == target_epoch:
@@ -388,7 +388,7 @@ def _response(
 
 
 def _is_full(request: ConsumerGroupHeartbeat) -> bool:
-    """Whether the member tells everything, as after a response that was lost."""
+    """Whether the request has all fields, as after a lost response."""
     return (
         request.rebalance_timeout_ms != -1
         and (request.topics is not None or request.regex is not None)

@@ -1,11 +1,11 @@
-"""How members leave a consumer group, and how static members return.
+"""Members that leave a consumer group, and static members that return.
 
 | event | records |
 |---|---|
-| epoch -1, LeaveGroup, expiry | the member's are deleted, the group epoch is bumped |
-| the same of the last member | then the assignment epoch becomes the group epoch |
-| epoch -2 of a static member | its assignment at epoch -2; what it had yet to revoke is released |
-| its instance id returns | the old member's are deleted, the new member has what it had |
+| epoch -1, LeaveGroup, expiry | tombstones of the member; bumped group epoch |
+| the same, last member | also the assignment epoch, equal to the group epoch |
+| epoch -2 of a static member | its assignment at epoch -2, without partitions yet to revoke |
+| its instance id returns | tombstones of the old member; a new member with its assignment |
 
 Source: consumerGroupLeave, consumerGroupFenceMembers and replaceMember of Kafka.
 """
@@ -70,7 +70,7 @@ def leave(
 
 
 def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member of this id, which is also that of the instance id if there is one.
+    """The member with this member id and, if given, this instance id.
 
     Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
@@ -94,7 +94,7 @@ def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -
 
 
 def leave_group(group: ConsumerGroup, request: LeaveGroup, topics: TopicsView, step: Step) -> None:
-    """Decide one LeaveGroup: every member that it names, with one bump of the group epoch."""
+    """Decide one LeaveGroup: remove all its members, with one bump of the group epoch."""
     removed: dict[str, ConsumerMember] = {}
     responses = tuple(_leaving(group, leaving, removed) for leaving in request.members)
     if removed:
@@ -110,7 +110,7 @@ def _leaving(
 ) -> LeftMember:
     member_id, error = leaving.member_id, ErrorCode.none
     if not member_id and leaving.instance_id is not None:
-        # An administrator removes a static member by its instance id alone (KIP-345).
+        # Administrators remove a static member by its instance id alone (KIP-345).
         member_id = group.instances.get(leaving.instance_id, "")
     try:
         member = find_member(group, member_id, leaving.instance_id)
@@ -122,7 +122,7 @@ def _leaving(
 
 
 def session_expires(group: ConsumerGroup, member_id: str, topics: TopicsView, step: Step) -> None:
-    """The timer of a member's session fired."""
+    """The session timer of a member fired."""
     session = group.sessions.get(member_id)
     if session is None:
         return
@@ -175,7 +175,7 @@ def remove_members(
 ) -> None:
     """Delete the members' records, and bump the group epoch once.
 
-    If only classic members are left, the group becomes a classic group instead.
+    If only classic members are left, the group is downgraded instead.
     """
     if can_downgrade(group, members, step.config):
         downgrade(group, members, topics, step)
@@ -201,7 +201,7 @@ def _hash_without(
     regexes: Mapping[str, int],
     topics: TopicsView,
 ) -> int:
-    """The hash of what the other members subscribe to, who have these regular expressions."""
+    """The metadata hash of the topics of the other members, who have these regular expressions."""
     names = group.subscriptions.after(member.metadata.topics for member in members)
     known_hash = group.known_hash(topics.version)
     if known_hash is not None and names is group.subscriptions.names and all(regexes.values()):
@@ -213,7 +213,7 @@ def _hash_without(
 def bump_epoch(
     group: ConsumerGroup, hash_: int, cause: Cause, topics: TopicsView, step: Step
 ) -> int:
-    """Record the next group epoch with the hash of what it subscribes to; returns the epoch."""
+    """Record the next group epoch with the hash of the subscribed topics. Returns the epoch."""
     rebalancing.note(group, cause, step)
     epoch = group.epoch + 1
     value = ConsumerGroupMetadataValue(epoch, hash_)
@@ -226,7 +226,7 @@ def bump_epoch(
 
 
 def forget_regexes(group: ConsumerGroup, regexes: Iterable[str], step: Step) -> None:
-    """Delete the records of regular expressions whose last member is gone."""
+    """Delete the records of regular expressions without members."""
     for regex in regexes:
         if regex in group.regexes:
             key = RegularExpressionKey(group.id, regex)
@@ -234,7 +234,7 @@ def forget_regexes(group: ConsumerGroup, regexes: Iterable[str], step: Step) -> 
 
 
 def delete_member(group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """Delete the records of a member, in the order in which Kafka can replay that."""
+    """Delete the records of a member, in an order that Kafka can replay."""
     key = MemberKey(group.id, member_id)
     step.record(CurrentMemberAssignmentRecord(key, None))
     step.record(TargetAssignmentMemberRecord(key, None))
@@ -244,7 +244,7 @@ def delete_member(group: ConsumerGroup, member_id: str, step: Step) -> None:
 def take_over(
     group: ConsumerGroup, old: ConsumerMember, member_id: str, step: Step
 ) -> ConsumerMember:
-    """Record that a static member returns under this id; returns the new member."""
+    """Record that a static member returns under this id. Returns the new member."""
     current = old.current._replace(epoch=0, previous_epoch=0)
     delete_member(group, old.member_id, step)
     key = MemberKey(group.id, member_id)

@@ -1,8 +1,8 @@
-"""Who may commit and fetch offsets of a consumer group.
+"""Checks commits and fetches of offsets of a consumer group.
 
-The epoch in a request says which assignment its member knew. The current one may commit any
-partition. An older one may commit a partition that the member has had since then or earlier, also
-one that it has yet to revoke (KIP-1251).
+The epoch in a request shows which assignment its member knew. With the current epoch it may commit
+any partition. With an older epoch it may commit partitions that it has had since that epoch or
+earlier, including those that it has yet to revoke (KIP-1251).
 
 Source: validateOffsetCommit and validateOffsetFetch of Kafka's ConsumerGroup.
 """
@@ -15,12 +15,12 @@ from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember
 from kohort.errors import ErrorCode
 
 MEMBER_EPOCH_SINCE: Final = 9
-"""The version of OffsetCommit that has a member epoch."""
+"""First version of OffsetCommit with a member epoch."""
 TRANSACTIONAL_MEMBER_EPOCH_SINCE: Final = 6
-"""The version of TxnOffsetCommit that has a member epoch (KIP-1319)."""
+"""First version of TxnOffsetCommit with a member epoch (KIP-1319)."""
 
 NO_EPOCH: Final = -1
-"""Generation or epoch of a producer that does not know the group's metadata."""
+"""Generation or epoch of a producer without the group's metadata."""
 
 _Partitions: TypeAlias = Iterable[tuple[UUID | None, Iterable[int]]]
 
@@ -28,7 +28,7 @@ _Partitions: TypeAlias = Iterable[tuple[UUID | None, Iterable[int]]]
 def validate_commit(
     group: ConsumerGroup, member_id: str, epoch: int, version: int, partitions: _Partitions
 ) -> ErrorCode:
-    """Whether the member may commit; an error is that of every partition."""
+    """Check whether the member may commit. Returns the error of every partition, or none."""
     if epoch < 0 and not group.members:
         return ErrorCode.none
     member = group.members.get(member_id)
@@ -47,7 +47,7 @@ def validate_transactional_commit(
     version: int,
     partitions: _Partitions,
 ) -> ErrorCode:
-    """Whether the member may commit in a transaction; only a member that is named is looked at."""
+    """Check whether the member may commit in a transaction. A request without member passes."""
     if epoch < 0 and not group.members:
         return ErrorCode.none
     if epoch == NO_EPOCH and not member_id and instance_id is None:
@@ -62,9 +62,9 @@ def validate_transactional_commit(
 
 
 def validate_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """Whether the member may fetch offsets; who names neither member nor epoch always may."""
+    """Check whether the member may fetch offsets. A request without member and epoch passes."""
     if member_id is None:
-        # As in Kafka, which fails to look up a member without an id.
+        # As in Kafka, where the lookup of a member without an id fails.
         return ErrorCode.none if epoch < 0 else ErrorCode.unknown_server_error
     member = group.members.get(member_id)
     if member is None:

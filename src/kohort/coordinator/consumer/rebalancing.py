@@ -1,8 +1,8 @@
 """The rebalances of a consumer group, for the journal.
 
-A rebalance begins with a bump of the group epoch, and has the causes of all further bumps until it
-ends: when every member has reached the target, or when no member is left. Its join phase lasts
-until the target is computed; what follows is the reconciliation of the members.
+A rebalance begins with a bump of the group epoch, and includes the causes of all further bumps. It
+ends when every member has reached the target, or when no member is left. Its join phase lasts until
+the target is computed; the sync phase is the reconciliation of the members.
 """
 
 from kohort.coordinator.consumer.change import MemberChange
@@ -18,7 +18,7 @@ from kohort.coordinator.step import Step
 
 
 def note(group: ConsumerGroup, cause: Cause, step: Step) -> None:
-    """The group epoch is bumped."""
+    """Note a bump of the group epoch."""
     if group.rebalance is None:
         group.rebalance = OpenRebalance(step.timestamp)
     if len(group.rebalance.causes) < MAX_CAUSES:
@@ -28,7 +28,7 @@ def note(group: ConsumerGroup, cause: Cause, step: Step) -> None:
 
 
 def note_target(group: ConsumerGroup, step: Step) -> None:
-    """The target was computed."""
+    """Note that the target was computed."""
     if group.rebalance is not None:
         group.rebalance.assigned = step.timestamp
 
@@ -36,9 +36,9 @@ def note_target(group: ConsumerGroup, step: Step) -> None:
 def end_if_stable(
     change: MemberChange, member: ConsumerMember, epochs: tuple[int, int], step: Step
 ) -> None:
-    """End the rebalance if all members are at the target once this one is as given.
+    """End the rebalance if all members are at the target, with this member's new assignment.
 
-    `epochs`: those of the group and of the target after this request.
+    `epochs`: group epoch and assignment epoch after this request.
     """
     group, (group_epoch, target_epoch) = change.group, epochs
     if group.rebalance is None or group_epoch != target_epoch:
@@ -56,7 +56,7 @@ def end_if_stable(
 def end(
     group: ConsumerGroup, epoch: int, outcome: str, members: tuple[str, ...], step: Step
 ) -> None:
-    """Write the entry of the journal."""
+    """Write the journal entry."""
     rebalance, group.rebalance = group.rebalance, None
     if rebalance is None:
         return

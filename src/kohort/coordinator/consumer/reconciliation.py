@@ -1,16 +1,17 @@
-"""The next assignment of one member, a pure function of its target and of what it owns.
+"""The next assignment of one member, a pure function of its target and its partitions.
 
-| state | what happens |
+| state | action |
 |---|---|
 | STABLE | its epoch is not the target's: *advance*; the subscription changed: *shed* |
 | UNREVOKED_PARTITIONS | it still owns what it has to revoke: wait, or *shed*; else *advance* |
 | UNRELEASED_PARTITIONS, unknown | *advance* |
 
-*advance* gives up what the target does not have. If the member owns some of that, it must revoke it
-first, at its old epoch. Otherwise it moves to the target's epoch, and gets what is free.
+*advance* removes partitions outside the target. If the member still owns some of them, it must
+revoke them first, at its old epoch. Otherwise it moves to the target's epoch and gets the free
+partitions.
 
-*shed* takes away partitions of topics that the member no longer subscribes to, before there is a
-new target.
+*shed* removes partitions of topics to which the member no longer subscribes, before there is a new
+target.
 
 Source: Kafka's CurrentAssignmentBuilder.
 """
@@ -32,17 +33,17 @@ _Assigned: TypeAlias = dict[UUID, dict[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What the reconciliation of a member depends on, beside its current assignment."""
+    """Inputs of the reconciliation of a member, beside its current assignment."""
 
     epoch: int
     """Epoch of the target assignment."""
     target: Partitions
-    """The member's target without topics that it does not subscribe to."""
+    """The member's target, only with subscribed topics."""
     is_subscribed: Callable[[UUID], bool]
     """Whether the member subscribes to the topic of this id."""
     subscription_changed: bool
     owned: Partitions | None
-    """TopicPartitions of the request: what the member owns; None if it does not tell."""
+    """TopicPartitions of the request: the owned partitions; None if absent."""
     is_free: Callable[[UUID, int], bool]
     """Whether no other member owns the partition."""
 
@@ -95,7 +96,7 @@ def _shed(current: CurrentMemberAssignmentValue, goal: Goal) -> CurrentMemberAss
 
 
 def _split(assigned: AssignedPartitions, target: Partitions) -> tuple[_Assigned, _Assigned]:
-    """What stays, and what the target does not have."""
+    """The assigned partitions inside and outside the target."""
     kept: _Assigned = {}
     lost: _Assigned = {}
     for topic, epochs in assigned.items():
@@ -107,7 +108,7 @@ def _split(assigned: AssignedPartitions, target: Partitions) -> tuple[_Assigned,
 
 
 def _with_free(kept: _Assigned, goal: Goal) -> tuple[Mapping[UUID, Mapping[int, int]], bool]:
-    """What the member has at the target's epoch, and whether it waits for partitions of others."""
+    """The assignment at the target's epoch, and whether it waits for partitions of others."""
     assigned: _Assigned = {}
     waits = False
     for topic, partitions in goal.target.items():
@@ -126,7 +127,7 @@ def _with_free(kept: _Assigned, goal: Goal) -> tuple[Mapping[UUID, Mapping[int, 
 
 
 def _owns_any(owned: Partitions | None, partitions: AssignedPartitions) -> bool:
-    """Whether the member owns one of these partitions; without its word it may own all."""
+    """Whether the member owns any of these partitions; if `owned` is None, it may own all."""
     if owned is None:
         return True
     return any(

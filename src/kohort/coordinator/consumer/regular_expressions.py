@@ -1,9 +1,9 @@
-"""Subscriptions by regular expression: when they are resolved, and the result.
+"""Subscriptions by regular expression, and their resolution to topics.
 
-They are resolved in the background, all of a group together. Any member's heartbeat starts that if
-there is one that is not resolved, topics were created since, or the last result is old. Until its
-expression is resolved, a member subscribes to no topic by it. They match the topics that the client
-of that heartbeat may describe.
+All regular expressions of a group are resolved together in the background. A member's heartbeat
+starts that if one is unresolved, if topics were created since, or if the last result is old. An
+unresolved expression matches no topic. Expressions match only topics that the client of that
+heartbeat may describe.
 
 Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafka.
 """
@@ -31,17 +31,17 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.util.regular_expression import RegularExpression, RegularExpressionError
 
 MIN_INTERVAL_MS: Final = 10_000
-"""Time since the last result before the expressions are resolved again."""
+"""Minimum time between two resolutions."""
 MAX_INTERVAL_MS: Final = 600_000
-"""Time since the last result after which they are."""
+"""Maximum age of a result before the expressions are resolved again."""
 MAX_REGEXES: Final = 100
-"""Different expressions in a group: each is matched with all topics, and keeps those it matches."""
+"""Maximum number of expressions in a group: each is matched with all topics, and stored."""
 MAX_STORED_NAMES: Final = 50_000
-"""Names of topics that one event stores."""
+"""Maximum number of topic names that one event stores."""
 
 
 def validate_regex(change: MemberChange) -> None:
-    """Raises KafkaError INVALID_REGULAR_EXPRESSION if it is not valid, or one too many."""
+    """Raises KafkaError INVALID_REGULAR_EXPRESSION if it is invalid, or exceeds `MAX_REGEXES`."""
     regex, group = change.after.metadata.regex, change.group
     if not regex or not change.regex_changed or group.regex_members[regex]:
         return
@@ -62,7 +62,7 @@ def validate_regex(change: MemberChange) -> None:
 
 
 def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
-    """Have the group's regular expressions resolved in the background if that is due."""
+    """Resolve the group's regular expressions in the background if due."""
     group = change.group
     if group.is_resolving or not (group.regex_members or change.after.metadata.regex):
         return
@@ -90,9 +90,9 @@ def _is_due(group: ConsumerGroup, regexes: Iterable[str], topics: TopicsView, st
 def regexes_resolved(
     group: ConsumerGroup, event: RegexesResolved, topics: TopicsView, step: Step
 ) -> None:
-    """Record the result, and bump the group epoch if it changes what the group subscribes to.
+    """Record the result, and bump the group epoch if the subscribed topics change.
 
-    A large result is recorded in parts, and the epoch bumped with the last one.
+    A large result is recorded in parts; the last one bumps the epoch.
     """
     bumps = event.bumps or _changes_anything(group, event.topics, topics)
     matched = tuple(event.topics.items())
@@ -116,7 +116,7 @@ def regexes_resolved(
 def _changes_anything(
     group: ConsumerGroup, matched: Mapping[str, tuple[str, ...]], topics: TopicsView
 ) -> bool:
-    """Whether these results are others than before, or members gave up topics for them."""
+    """Whether these results differ from the stored ones, or members gave up topics for them."""
     subscribed = {regex: names for regex, names in matched.items() if group.regex_members[regex]}
     return any(
         names != _topics_of(group, regex) for regex, names in subscribed.items()
@@ -126,7 +126,7 @@ def _changes_anything(
 def _are_given_up(group: ConsumerGroup, regexes: Collection[str], topics: TopicsView) -> bool:
     """Whether members gave up topics of their targets for these expressions without topics.
 
-    The partitions would have no owner until the next bump, where others subscribe to the topics.
+    Their partitions would have no owner until the next bump, if others subscribe to the topics.
     """
     if not regexes:
         return False

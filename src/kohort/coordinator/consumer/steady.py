@@ -1,4 +1,4 @@
-"""The heartbeat of a member that has reached its target and says nothing new.
+"""The heartbeat without changes of a member that has reached its target.
 
 It is the most frequent request of a consumer group. It logs nothing and only moves the deadline of
 the session.
@@ -15,7 +15,7 @@ _STABLE = int(MemberState.STABLE)
 
 
 class SteadyHeartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat in which all that may be left out is left out."""
+    """A ConsumerGroupHeartbeat without any optional field."""
 
     group: str
     member_id: str

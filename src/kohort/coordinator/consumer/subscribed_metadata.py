@@ -1,4 +1,4 @@
-"""The hash of the metadata of the topics that a group subscribes to."""
+"""The metadata hash of the subscribed topics of a group."""
 
 from collections.abc import Collection
 from functools import lru_cache
@@ -11,7 +11,7 @@ _CACHED: Final = 16_384
 
 
 def existing(names: Collection[str], topics: TopicsView) -> dict[str, TopicImage]:
-    """Name → topic, of those that exist."""
+    """Name → topic, of the existing topics."""
     if len(names) > topics.count:
         names = [name for name in topics.names() if name in names]
     images = map(topics.by_name, names)
@@ -19,7 +19,7 @@ def existing(names: Collection[str], topics: TopicsView) -> dict[str, TopicImage
 
 
 def metadata_hash(names: Collection[str], topics: TopicsView) -> int:
-    """The hash of those of the topics that exist, 0 if there is none."""
+    """The hash of the existing topics, 0 if there is none."""
     existing_topics, rack = existing(names, topics), topics.rack
     return group_hash({name: _hash(topic, rack) for name, topic in existing_topics.items()})
 

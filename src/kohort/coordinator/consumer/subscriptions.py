@@ -1,7 +1,7 @@
-"""The names of topics that the members of a group subscribe to.
+"""The names of the topics to which the members of a group subscribe.
 
-Members mostly subscribe to the same names. Equal subscriptions are one object here, and their names
-are counted once: a member of a thousand topics then costs as much as one of a single topic.
+Members mostly subscribe to the same names. Equal subscriptions are stored as one object, and their
+names counted once: a member with a thousand topics costs as much as a member with one.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, KeysView
 from typing import TypeAlias
 
 Names: TypeAlias = tuple[str, ...]
-"""Names that one member subscribes to, sorted, each once."""
+"""Names to which one member subscribes, sorted, without duplicates."""
 
 
 class _Subscription:
@@ -29,19 +29,19 @@ class Subscriptions:
     def __init__(self) -> None:
         self._by_names: dict[Names, _Subscription] = {}
         self._counts: Counter[str] = Counter()
-        """Name → number of different subscriptions that have it."""
+        """Name → number of different subscriptions with it."""
         self.names: KeysView[str] = self._counts.keys()
-        """All names; they change with the subscriptions."""
+        """All names; a live view."""
         self.size = 0
         """Number of names in all different subscriptions."""
 
     def one_of(self, names: Names) -> Names:
-        """The object that stands for these names here; the given one if no member has them."""
+        """The stored object of these names; the given one if no member has them."""
         subscription = self._by_names.get(names)
         return names if subscription is None else subscription.names
 
     def add(self, names: Names) -> Names:
-        """A member subscribes; returns the object that stands for its names."""
+        """Add the subscription of a member. Returns the stored object of its names."""
         subscription = self._by_names.get(names)
         if subscription is None:
             subscription = self._by_names[names] = _Subscription(names)
@@ -51,7 +51,7 @@ class Subscriptions:
         return subscription.names
 
     def remove(self, names: Names) -> None:
-        """A member subscribes no longer."""
+        """Remove the subscription of a member."""
         subscription = self._by_names[names]
         subscription.members -= 1
         if not subscription.members:
@@ -60,10 +60,10 @@ class Subscriptions:
             self.size -= len(names)
 
     def after(self, leaving: Iterable[Names], joining: Names = ()) -> Collection[str]:
-        """All names once members with these subscriptions are gone, and perhaps one is added.
+        """All names after members with these subscriptions leave, and perhaps one joins.
 
-        They are `names` itself if that makes no difference. The subscriptions of `leaving` are
-        those that `add` returned.
+        Returns `names` itself if that changes nothing. The subscriptions of `leaving` must be
+        objects that `add` returned.
         """
         leaving = [names for names in leaving if names is not self.one_of(joining)]
         leaving_counts = Counter(map(id, leaving))
@@ -82,7 +82,7 @@ class Subscriptions:
 
 
 def subtract(counter: "Counter[str]", items: Iterable[str]) -> None:
-    """Clients choose these names: those that no member has must not accumulate."""
+    """Count items down, and remove zero counts: clients choose names, which must not accumulate."""
     counter.subtract(items)
     for item in items:
         if counter[item] <= 0:

@@ -1,12 +1,12 @@
 """The target assignment of all members of a group.
 
-It is computed when the group epoch is ahead of the assignment epoch, but not more often than the
-group's assignment interval. Until then the old target holds.
+It is computed when the group epoch is ahead of the assignment epoch, at most once per assignment
+interval. Until then the old target is in force.
 
-The target of a large group is computed in the background, and stored in parts: the record of the
-assignment epoch comes last. Until then the old epoch holds, as within the assignment interval.
+The target of a large group is computed in the background and stored in parts, with the record of
+the assignment epoch last. Until then the old epoch is in force, as within the assignment interval.
 
-If an assignor raises, the error is that of a later request, and the next one begins anew.
+If an assignor raises, a later request gets the error, and the next one computes the target again.
 
 Source: Kafka's TargetAssignmentBuilder.
 """
@@ -37,12 +37,14 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.types import MemberId
 
 MAX_IMMEDIATE_SIZE: Final = 1_000
-"""Size of a group (`Snapshot.size`) whose target is computed at once."""
+"""Maximum size of a group (`Snapshot.size`) whose target is computed immediately."""
 MAX_STORED_WEIGHT: Final = 20_000
-"""Weight of the targets that one event stores: about 20 ms, as fewer turns delay a busy group less.
+"""Maximum weight of the targets that one event stores, in about 20 ms.
+
+Smaller parts would take more turns, and delay a busy group longer.
 """
 _MEMBER_WEIGHT: Final = 4
-"""That of an empty target; a topic weighs 1, and so do as many partitions as the next number."""
+"""Weight of an empty target; a topic, or as many partitions as the next constant, adds 1."""
 _PARTITIONS_OF_A_WEIGHT: Final = 64
 RETRY_INTERVAL_MS: Final = 1_000
 """Time after a failed computation before a request gets its error."""
@@ -54,7 +56,7 @@ _NEVER: Final = 0
 def is_due(group: ConsumerGroup, step: Step) -> bool:
     """Whether the assignment interval has passed since the target was computed.
 
-    A target of the future has a timestamp of before the wall clock was set back.
+    A target with a future timestamp is older than a reset of the wall clock.
     """
     interval = step.config.consumer_group(group.id).assignment_interval_ms
     return not 0 <= step.timestamp - group.target_timestamp < interval
@@ -63,7 +65,7 @@ def is_due(group: ConsumerGroup, step: Step) -> bool:
 def update_target(
     change: MemberChange, epoch: int, topics: TopicsView, step: Step
 ) -> tuple[int, Partitions]:
-    """Compute the target if the group epoch `epoch` is ahead of it and that is due.
+    """Compute the target if it is behind the group epoch `epoch` and due.
 
     Returns the assignment epoch, and the target of the changed member.
     """
@@ -83,18 +85,17 @@ def update_target(
 
 
 def _changed(job: ComputeTarget) -> dict[str, Target] | None:
-    """The new targets; None if the assignor raises, as it then does in the background again."""
+    """The new targets; None if the assignor raises (the background job will report it)."""
     try:
         return dict(job.changed())
-    except Exception:  # the shard would fail with all its groups, for one broken assignor
+    except Exception:  # one broken assignor must not fail the shard with all its groups
         return None
 
 
 def validate_target(group: ConsumerGroup, step: Step) -> None:
     """Raises KafkaError UNKNOWN_SERVER_ERROR if the last computation failed.
 
-    Only one request gets the error. As it gets it later, a broken assignor is not called all the
-    time.
+    Only one request gets the error, after a delay, so that a broken assignor is called rarely.
     """
     if group.failed_at is not None and step.now >= group.failed_at + RETRY_INTERVAL_MS:
         group.failed_at = None
@@ -106,17 +107,17 @@ def validate_target(group: ConsumerGroup, step: Step) -> None:
 
 
 def target_failed(group: ConsumerGroup, event: TargetFailed, step: Step) -> None:
-    """The computation that the group waits for raised; the old target holds."""
+    """The pending computation raised; the old target stays in force."""
     if group.assigning is event.job:
         group.assigning = None
         group.failed_at, group.target_error = step.now, event.error
 
 
 def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> None:
-    """Store a part of a target, without members that are gone; after the last part its epoch.
+    """Store a part of a target without removed members; after the last part, its epoch.
 
-    A target that the group does not wait for has no effect: it was that of a deleted group, or of a
-    static member that has returned under another id meanwhile.
+    A target for which the group does not wait is ignored: the group was deleted, or a static member
+    has returned under another id.
     """
     if group.assigning is not event.job:
         return
@@ -133,7 +134,7 @@ def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> 
 
 
 def _count_at_once(changed: Iterable[tuple[str, Target]]) -> int:
-    """How many of these targets one event stores, at least one if there is any."""
+    """Number of these targets that one event stores, at least one if there is any."""
     weights = accumulate(
         _MEMBER_WEIGHT + len(target) + sum(map(len, target.values())) // _PARTITIONS_OF_A_WEIGHT
         for _, target in changed
@@ -147,9 +148,9 @@ def _store(group: ConsumerGroup, member_id: str, target: Target, step: Step) -> 
 
 
 def assign_nothing(group: ConsumerGroup, epoch: int, step: Step) -> None:
-    """Store the epoch of a target without members; the next member's is computed at once.
+    """Store the epoch of an empty target; the next member's target is computed immediately.
 
-    A target that is being computed has no effect: its epoch is that of a former member.
+    A pending computation is ignored: its epoch belongs to a former member.
     """
     group.assigning = None
     value = TargetAssignmentMetadataValue(epoch, _NEVER)

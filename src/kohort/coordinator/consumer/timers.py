@@ -8,8 +8,8 @@
 | join of a classic member | the same | its first REBALANCE_IN_PROGRESS; its JoinGroup ends it |
 | sync of a classic member | the same | its JoinGroup; its SyncGroup ends it |
 
-When one of them expires, the member is removed. A heartbeat moves the deadline of its session. The
-timer that fires early arms itself again.
+When a timer expires, the member is removed. A heartbeat only moves the deadline of its session; a
+timer that fires early re-arms itself.
 """
 
 from kohort.coordinator.consumer.group import (
@@ -29,7 +29,7 @@ from kohort.types import Instant
 
 
 def session_timeout_ms(group: ConsumerGroup, member: ConsumerMember, step: Step) -> int:
-    """The group's session timeout; a classic member has its own."""
+    """The group's session timeout, or a classic member's own."""
     classic = member.metadata.classic
     if classic is None:
         return step.config.consumer_group(group.id).session_timeout_ms
@@ -37,7 +37,7 @@ def session_timeout_ms(group: ConsumerGroup, member: ConsumerMember, step: Step)
 
 
 def restart_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
-    """Expire the member one session timeout from now."""
+    """Expire the member after its session timeout from now."""
     deadline = Instant(step.now + session_timeout_ms(group, member, step))
     session = group.sessions.get(member.member_id)
     if session is None:
@@ -54,7 +54,7 @@ def arm(group: ConsumerGroup, member_id: str, session: ConsumerSession, step: St
 
 
 def restart_revocation(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
-    """Set the timer of a member whose assignment has changed, or forget it; it has a session."""
+    """Set or cancel the revocation timer after a change of assignment. The member has a session."""
     session = group.sessions[member.member_id]
     key = RevocationExpires(group.id, member.member_id)
     if member.current.state == MemberState.UNREVOKED_PARTITIONS:
@@ -66,7 +66,7 @@ def restart_revocation(group: ConsumerGroup, member: ConsumerMember, step: Step)
 
 
 def await_join(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
-    """Remove the classic member one rebalance timeout from now, unless it has joined by then."""
+    """Remove the classic member unless it rejoins within its rebalance timeout."""
     session = group.sessions[member.member_id]
     if not session.has_to_join:
         session.has_to_join = True
@@ -75,7 +75,7 @@ def await_join(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None
 
 
 def await_sync(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
-    """The classic member has joined: remove it unless it syncs within its rebalance timeout."""
+    """Remove the classic member unless it syncs within its rebalance timeout."""
     end_classic_timers(group, member.member_id, step)
     group.sessions[member.member_id].has_to_sync = True
     key = MemberSyncExpires(group.id, member.member_id)
@@ -83,7 +83,7 @@ def await_sync(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None
 
 
 def end_sync(group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """The classic member has synced."""
+    """Cancel the sync timer: the classic member has synced."""
     session = group.sessions[member_id]
     if session.has_to_sync:
         session.has_to_sync = False
@@ -91,7 +91,7 @@ def end_sync(group: ConsumerGroup, member_id: str, step: Step) -> None:
 
 
 def end_classic_timers(group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """Await neither a JoinGroup nor a SyncGroup of the member any more; it has a session."""
+    """Cancel the join and sync timers of the member, which has a session."""
     session = group.sessions[member_id]
     if session.has_to_join:
         session.has_to_join = False
@@ -100,7 +100,7 @@ def end_classic_timers(group: ConsumerGroup, member_id: str, step: Step) -> None
 
 
 def forget(group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """Cancel the timers of a member that is removed."""
+    """Cancel the timers of a removed member."""
     session = group.sessions.get(member_id)
     if session is None:
         return
@@ -112,9 +112,9 @@ def forget(group: ConsumerGroup, member_id: str, step: Step) -> None:
 
 
 def restore_members(group: ConsumerGroup, step: Step) -> None:
-    """Start all sessions and timers anew, as after loading.
+    """Restart all sessions and timers after loading.
 
-    What the former coordinator told last may be lost with it.
+    The last responses of the previous coordinator may be lost.
     """
     for member in group.members.values():
         restart_session(group, member, step)

@@ -1,13 +1,11 @@
 """The upgrade of a classic group with members to a consumer group, online.
 
 A consumer that joins with the consumer protocol starts it. All members of the classic group become
-classic members of the consumer group, with the assignment of the last generation that was synced.
-The epochs continue the generation. Parked requests get REBALANCE_IN_PROGRESS: their members join
-again, now one by one.
+classic members of the consumer group, with the assignment of the last synced generation. The epochs
+continue the generation. Parked requests get REBALANCE_IN_PROGRESS: their members rejoin one by one.
 
-A cooperative member gives up partitions after the generation that took them from it. Unlike in
-Kafka, what a member owned when it last joined, and nobody is assigned, stays its own until it joins
-again.
+A cooperative member revokes partitions after the generation that took them from it. Unlike in
+Kafka, unassigned partitions that a member owned when it last joined stay its own until it rejoins.
 
 Source: validateOnlineUpgrade and convertToConsumerGroup of Kafka.
 """
@@ -54,7 +52,7 @@ from kohort.protocol.subscription import decode_assignment, decode_subscription
 
 
 def upgrade(group: Group, topics: TopicsView, step: Step) -> ConsumerGroup:
-    """Record that the group becomes a consumer group; returns it as it is then.
+    """Record the upgrade of the group. Returns the resulting consumer group.
 
     Raises KafkaError GROUP_ID_NOT_FOUND if it must stay a classic group.
     """
@@ -102,7 +100,7 @@ def _refused(group: Group, why: str) -> KafkaError:
 def _converted(
     group: Group, session: MemberSession, topics: TopicsView
 ) -> tuple[ConsumerMember, Partitions]:
-    """The member as one of a consumer group, and what it owned when it last joined.
+    """The converted member, and the partitions that it owned when it last joined.
 
     Raises MalformedError, and KafkaError.
     """
@@ -134,7 +132,7 @@ def _converted(
 
 
 def _revoking(converted: Iterable[tuple[ConsumerMember, Partitions]]) -> list[ConsumerMember]:
-    """The members, which have yet to revoke what they owned and nobody is assigned."""
+    """The members, with the unassigned partitions that they owned as yet to revoke."""
     pairs = list(converted)
     owned_or_pending = {
         (topic_id, partition)
@@ -175,7 +173,7 @@ def _records(
 
 
 def _end_round(group: Group, step: Step) -> None:
-    """Have the members whose requests are parked join again."""
+    """Let the members with parked requests rejoin."""
     step.cancel_timer(JoinPhaseEnds(group.id))
     step.cancel_timer(SyncPhaseEnds(group.id))
     round_ = group.round
