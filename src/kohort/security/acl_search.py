@@ -1,8 +1,8 @@
-"""The entries of the ACLs that filters are for, found in one pass for however many filters.
+"""Finds the ACL entries that match filters, in one pass for any number of filters.
 
-A filter asks for values of some fields. All filters that ask for the same fields are one table, by
-these values, and each entry is looked up once in each table. A filter that is for one resource
-pattern with few rules needs no pass.
+A filter has values of some fields. All filters with the same fields form one table, by these
+values, and each entry is looked up once in each table. A filter for one resource pattern with few
+rules needs no pass.
 """
 
 from collections import defaultdict
@@ -14,24 +14,24 @@ from uuid import UUID
 from kohort.security.acls import AclBinding, AclBindingFilter, Acls, PatternType, ResourceType
 
 MAX_MATCHES: Final = 100_000
-"""Entries that all filters find together, beside each entry once."""
+"""Maximum number of matches of all filters, beyond one per entry."""
 
 Found: TypeAlias = list[tuple[UUID, AclBinding]]
 
 _Tables: TypeAlias = dict[tuple[int, ...], dict[Any, list[Found]]]
-"""By the indexes of the fields that filters ask for, by their values: where an entry goes."""
+"""Indexes of a filter's fields → their values → results to which an entry is added."""
 _ANY: Final = 1
-"""The code for all values of a field, whatever the field."""
+"""The code of every field for all values."""
 _FEW: Final = 20
-"""Rules of a pattern that are looked at in one step."""
+"""Maximum number of rules of a pattern that are searched in one step."""
 
 
 class TooManyMatchesError(Exception):
-    """Filters find more entries together than a response can have."""
+    """All filters together match more entries than a response can have."""
 
 
 def find(acls: Acls, filters: Iterable[AclBindingFilter]) -> Generator[None, None, list[Found]]:
-    """Find the entries of each filter, with their ids, as of one moment; in many steps.
+    """Find the entries of each filter, with their ids, at one point in time, in many steps.
 
     Raises TooManyMatchesError.
     """
@@ -61,7 +61,7 @@ def find(acls: Acls, filters: Iterable[AclBindingFilter]) -> Generator[None, Non
 
 
 def _without_match(acls: Acls, entry_filter: AclBindingFilter) -> Iterable[AclBindingFilter]:
-    """Filters that find the same together, none of them with MATCH."""
+    """Equivalent filters without MATCH."""
     kind, name = entry_filter.resource_type, entry_filter.resource_name
     if entry_filter.pattern_type is not PatternType.MATCH:
         return (entry_filter,)
@@ -88,7 +88,7 @@ def _is_narrow(acls: Acls, entry_filter: AclBindingFilter) -> bool:
 
 
 def _fields(entry_filter: AclBindingFilter) -> tuple[int, ...]:
-    """The indexes of the fields that a filter, which is without MATCH, asks for."""
+    """The indexes of the fields of a filter without MATCH."""
     return tuple(
         index for index, value in enumerate(entry_filter) if value is not None and value != _ANY
     )
@@ -99,7 +99,7 @@ def _getter(fields: tuple[int, ...]) -> Callable[[tuple[Any, ...]], Any]:
 
 
 def _nothing(_: tuple[Any, ...]) -> None:
-    """The value of no field."""
+    """The values of no fields."""
 
 
 def _scan_all(acls: Acls, tables: _Tables, matches: int) -> Generator[None, None, None]:

@@ -1,18 +1,17 @@
-"""Access control lists: their entries, and the index that answers who may do what.
+"""Access control lists: entries, and an index for decisions.
 
 An entry allows or denies a principal one operation on resources, from one host or network. Which
 entries apply to a resource: those with its very name, those with the name `*`, and those with a
 prefix of its name. The rules are those of Kafka's StandardAuthorizer:
 
 1. an entry that denies the operation decides;
-2. then one that allows it: READ, WRITE, DELETE and ALTER allow DESCRIBE as well, and ALTER_CONFIGS
-   allows DESCRIBE_CONFIGS, while a denial implies nothing;
-3. without either, what has any entry at all, of whomever, is denied;
-4. what has none is up to the server (`allow.everyone.if.no.acl.found`).
+2. otherwise an entry that allows it: READ, WRITE, DELETE and ALTER also allow DESCRIBE, and
+   ALTER_CONFIGS also allows DESCRIBE_CONFIGS, while a denial implies no other;
+3. otherwise a resource with entries of any principal is denied;
+4. a resource without entries depends on `allow.everyone.if.no.acl.found`.
 
-*Cost.* The entries of a name are found by that name, and those of a principal and a host among them
-by these two. So a decision takes a dictionary look-up or two for the name, `*`, and each length
-that a prefix has, however many entries there are.
+*Cost.* Entries are indexed by name, then by principal and host. So a decision takes a dictionary
+lookup or two for the name, `*`, and each length of a prefix, whatever the number of entries.
 """
 
 from collections import Counter
@@ -32,7 +31,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """Kinds of resources of entries, by Kafka's codes; ANY only in filters."""
+    """Types of resources, by Kafka's codes; ANY only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -45,7 +44,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Ways in which an entry names its resources; ANY and MATCH only in filters."""
+    """Types of resource patterns; ANY and MATCH only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -100,12 +99,12 @@ def _bits(operations: Iterable[AclOperation]) -> int:
 
 
 _DENIES: Final = {operation: _bits((AclOperation.ALL, operation)) for operation in AclOperation}
-"""By operation: the bits of the operations whose denial denies it."""
+"""Operation → bits of the operations whose denial denies it."""
 _ALLOWS: Final = {
     operation: _bits((AclOperation.ALL, operation, *_IMPLIED_BY.get(operation, ())))
     for operation in AclOperation
 }
-"""By operation: the bits of the operations that allow it."""
+"""Operation → bits of the operations that allow it."""
 
 
 class AclBinding(NamedTuple):
@@ -123,7 +122,7 @@ class AclBinding(NamedTuple):
 
 
 class AclBindingFilter(NamedTuple):
-    """Filter of entries to show or to delete; null, or ANY, is for all."""
+    """Filter of entries to describe or delete; null or ANY matches all."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -134,7 +133,7 @@ class AclBindingFilter(NamedTuple):
     permission_type: AclPermissionType = AclPermissionType.ANY
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether `binding` is one of those; names of principals and hosts have no wildcards."""
+        """Whether `binding` matches; names of principals and hosts have no wildcards."""
         return (
             self.resource_type in (ResourceType.ANY, binding.resource_type)
             and self.principal in (None, binding.principal)
@@ -171,18 +170,18 @@ _NO_RULES: Final[Mapping[tuple[str, str], _Rule]] = MappingProxyType({})
 
 
 class Acls:
-    """All entries. `add` and `remove` are all that changes them."""
+    """All entries; only `add` and `remove` change them."""
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows with each change."""
+        """Increases with each change."""
         self._bindings: dict[UUID, AclBinding] = {}
         self._ids: dict[AclBinding, UUID] = {}
         self._rules: dict[tuple[ResourceType, PatternType, str], _Rules] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
         """Number of patterns with a prefix of each length."""
         self._patterns: dict[tuple[ResourceType, str], Counter[tuple[PatternType, str]]] = {}
-        """The patterns with entries of a principal, and from how many hosts."""
+        """Patterns with entries of a principal, with the number of hosts."""
         self._hosts = AclHosts()
 
     def __len__(self) -> int:
@@ -193,19 +192,19 @@ class Acls:
         return self._bindings.get(acl_id)
 
     def id_of(self, binding: AclBinding) -> UUID | None:
-        """The id of this entry, None if there is no such one."""
+        """The id of this entry, None if it does not exist."""
         return self._ids.get(binding)
 
     def snapshot(self) -> Mapping[UUID, AclBinding]:
-        """The entries by their ids as they are now, in the order in which they were added."""
+        """A copy of the entries by id, in the order in which they were added."""
         return self._bindings.copy()
 
     def rules_of(self, kind: ResourceType, pattern_type: PatternType, name: str) -> int:
-        """Number of pairs of a principal and a host that have entries of one resource pattern."""
+        """Number of (principal, host) pairs with entries of one resource pattern."""
         return len(self._rules.get((kind, pattern_type, name), _NO_RULES))
 
     def patterns_of(self, kind: ResourceType, name: str) -> list[tuple[PatternType, str]]:
-        """The patterns with entries that a name has."""
+        """The patterns with entries that match a name."""
         prefixes = (name[:length] for length in self._lengths.get(kind, ()) if length <= len(name))
         patterns = [
             *((PatternType.LITERAL, literal) for literal in dict.fromkeys((name, WILDCARD))),
@@ -216,7 +215,7 @@ class Acls:
     def of_pattern(
         self, kind: ResourceType, pattern_type: PatternType, name: str
     ) -> Iterator[tuple[UUID, AclBinding]]:
-        """The entries of one resource pattern with their ids, however many others there are.
+        """The entries of one resource pattern with their ids; the cost ignores other entries.
 
         Entries that are removed meanwhile are left out.
         """
@@ -257,7 +256,7 @@ class Acls:
             rule.denied |= 1 << operation
 
     def remove(self, acl_id: UUID) -> None:
-        """Remove an entry; nothing happens if there is none with this id."""
+        """Remove an entry; no-op if there is none with this id."""
         binding = self._bindings.pop(acl_id, None)
         if binding is None:
             return
@@ -289,7 +288,7 @@ class Acls:
         resource_type: ResourceType,
         name: str,
     ) -> bool | None:
-        """Whether the operation is allowed; None if no entry is about this resource."""
+        """Whether the operation is allowed; None if the resource has no entries."""
         denies, allows = _DENIES[operation], _ALLOWS[operation]
         keys = _keys(principal, self._hosts.of(host))
         has_rule, allowed = False, False
@@ -304,7 +303,7 @@ class Acls:
         return allowed if has_rule else None
 
     def _about(self, kind: ResourceType, name: str) -> Iterator[_Rules]:
-        """The rules of every pattern that a name has."""
+        """The rules of every pattern that matches a name."""
         every = self._rules
         for literal in (name, WILDCARD):
             rules = every.get((kind, PatternType.LITERAL, literal))
@@ -323,8 +322,8 @@ class Acls:
     ) -> bool:
         """Whether entries allow the operation itself on some resource of this type.
 
-        That is a pattern which no denial covers as a whole: not one of `*`, of the same name, or
-        of a prefix of it.
+        True if it is allowed for a pattern that no denial covers as a whole, by `*`, the same name,
+        or a prefix of it.
         """
         bits = _DENIES[operation]
         keys = _keys(principal, self._hosts.of(host))
@@ -361,7 +360,7 @@ class Acls:
 
 
 def _count_down(counters: dict[K, Counter[T]], key: K, item: T) -> None:
-    """Count `item` once less; nothing is left of what is counted no more."""
+    """Decrement the count of `item`; remove zero counts and empty counters."""
     counter = counters[key]
     counter[item] -= 1
     if not counter[item]:
@@ -371,5 +370,5 @@ def _count_down(counters: dict[K, Counter[T]], key: K, item: T) -> None:
 
 
 def _keys(principal: str, hosts: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Keys of the rules of a client, which may be meant by itself or as anybody, anywhere."""
+    """Keys of the rules that apply to a client, including wildcards of principal and host."""
     return [(each, host) for each in (principal, ANYBODY) for host in hosts]

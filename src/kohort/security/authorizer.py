@@ -1,8 +1,7 @@
-"""The authorizer: decisions of the ACLs, remembered until the ACLs change.
+"""The authorizer: decisions of the ACLs, cached until the ACLs change.
 
-*Bounds.* Decisions are remembered for `MAX_DECISIONS` names over all clients, and then forgotten
-together; those about longer names than a topic's are not remembered. So the memory is at most about
-30 MB.
+*Bounds.* The cache has `MAX_DECISIONS` names over all clients, and is cleared when it is full.
+Names longer than a topic's are not cached. So it takes at most about 30 MB.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,9 +12,9 @@ from kohort.security.principal import LOCAL, KafkaPrincipal
 
 MAX_DECISIONS: Final = 65_536
 MAX_CLIENTS: Final = 4_096
-"""Principals, each with a host, whose decisions are remembered."""
+"""Maximum number of (principal, host) pairs with cached decisions."""
 MAX_NAME_LENGTH: Final = 249
-"""Characters of a name that is remembered: the most that a topic has."""
+"""Maximum length of a cached name: that of a topic."""
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 
@@ -24,11 +23,11 @@ OPERATIONS: Final = {
     GROUP: tuple(AclOperation(code) for code in (3, 6, 8, 10, 11)),
     CLUSTER: tuple(AclOperation(code) for code in (5, 7, 8, 9, 10, 11, 12)),
 }
-"""The operations that responses tell of (KIP-430)."""
+"""The operations of a resource type in responses (KIP-430)."""
 
 
 _LOCAL: Final = f"{LOCAL}:"
-"""Begins the principals of a Unix socket, which may do everything."""
+"""Prefix of the principals of a Unix socket, which may do everything."""
 
 
 def super_users(text: str) -> frozenset[str]:
@@ -38,14 +37,14 @@ def super_users(text: str) -> frozenset[str]:
 
 
 class Authorizer:
-    """Says what each client may do."""
+    """Decides which operations each client may perform."""
 
     def __init__(
         self, acls: Acls, super_users: Collection[str] = (), *, allow_everyone: bool = False
     ) -> None:
         """`super_users` are principals as text, which may do everything.
 
-        `allow_everyone`: whether all may use what no entry is about.
+        `allow_everyone`: whether all clients may use resources without entries.
         """
         self.acls = acls
         self.super_users = frozenset(super_users)
@@ -54,7 +53,7 @@ class Authorizer:
         self._clients: dict[tuple[KafkaPrincipal, str], Permissions] = {}
         self._remembered = 0
         self.forgotten = 0
-        """Number of times that decisions were forgotten: what `of` has returned is out of date."""
+        """Number of times that the cache was cleared, which invalidates results of `of`."""
 
     def __repr__(self) -> str:
         return f"<Authorizer acls={len(self.acls)} clients={len(self._clients)}>"
@@ -85,14 +84,14 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """Whether the operation is allowed, as the ACLs are now."""
+        """Whether the current ACLs allow the operation."""
         if principal in self.super_users or principal.startswith(_LOCAL):
             return True
         decision = self.acls.decide(principal, host, operation, resource_type, name)
         return self.allow_everyone if decision is None else decision
 
     def remembers(self, name: str) -> bool:
-        """Whether a decision on this name is to be kept; if there is no room, all are forgotten."""
+        """Whether to cache a decision on this name; clears a full cache."""
         if len(name) > MAX_NAME_LENGTH:
             return False
         if self._remembered >= MAX_DECISIONS:
@@ -103,7 +102,7 @@ class Authorizer:
 
 
 class Permissions:
-    """Permissions of one client, as the ACLs are at a moment."""
+    """Permissions of one client under one version of the ACLs."""
 
     __slots__ = ("_authorizer", "_decided", "_host", "_principal", "_some")
 
@@ -118,11 +117,11 @@ class Permissions:
         return f"<Permissions {self._principal} from {self._host}>"
 
     def decided(self, operation: AclOperation, resource_type: ResourceType) -> Mapping[str, bool]:
-        """Decisions by name; `allows` adds to it. A look-up here costs less than a call."""
+        """Decisions by name; `allows` adds to it. A lookup costs less than a call of `allows`."""
         return self._decided.setdefault((operation, resource_type), {})
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client may do this with the resource of this name."""
+        """Whether the client may perform the operation on the resource of this name."""
         decided = self._decided.setdefault((operation, resource_type), {})
         decision = decided.get(name)
         if decision is None:
@@ -134,9 +133,9 @@ class Permissions:
         return decision
 
     def allows_some(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the client may do this with some resource of this type.
+        """Whether the client may perform the operation on some resource of this type.
 
-        As in Kafka, the operation must be allowed by itself, and not by another that implies it.
+        As in Kafka, the operation must be allowed itself, not by an operation that implies it.
         """
         key = (operation, resource_type)
         decision = self._some.get(key)
@@ -148,7 +147,7 @@ class Permissions:
         return decision
 
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """The operations that are allowed, as a bit set of their codes (KIP-430)."""
+        """The allowed operations, as a bit set of their codes (KIP-430)."""
         return sum(
             1 << operation
             for operation in OPERATIONS[resource_type]

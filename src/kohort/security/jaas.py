@@ -15,7 +15,7 @@ LOGIN_MODULES: Final[Mapping[str, str]] = {
     "SCRAM-SHA-256": SCRAM_LOGIN_MODULE,
     "SCRAM-SHA-512": SCRAM_LOGIN_MODULE,
 }
-"""By the mechanisms by which brokers authenticate with each other."""
+"""SASL mechanisms for inter-broker authentication → login modules."""
 
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _USER: Final = "user_"
@@ -31,7 +31,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 def parse_jaas_config(text: str) -> tuple[str, dict[str, str]]:
     """Name of the login module, and its options.
 
-    Raises ValueError, whose text has nothing of `text`: that has passwords.
+    Raises ValueError; its text quotes nothing of `text`, which has passwords.
     """
     head = _HEAD.match(text)
     if head is None or head[2].lower() not in _FLAGS:
@@ -52,7 +52,7 @@ def parse_jaas_config(text: str) -> tuple[str, dict[str, str]]:
 def plain_users(text: str) -> Mapping[str, str]:
     """Passwords by user of a `plain.sasl.jaas.config`. Raises ValueError as `parse_jaas_config`.
 
-    `username` and `password`, which a Kafka broker uses for other brokers, are left out.
+    `username` and `password`, for connections to other brokers, are left out.
     """
     module, options = parse_jaas_config(text)
     if module != PLAIN_LOGIN_MODULE:
@@ -66,7 +66,7 @@ def plain_users(text: str) -> Mapping[str, str]:
 
 
 def own_login(text: str, mechanism: str) -> tuple[str, str]:
-    """Name and password by which a broker authenticates with others, by one of `LOGIN_MODULES`.
+    """Name and password of a broker for other brokers, for a mechanism of `LOGIN_MODULES`.
 
     Raises ValueError as `parse_jaas_config`.
     """

@@ -1,7 +1,7 @@
 """JSON Web Tokens (RFC 7519) as the bearer tokens of OAUTHBEARER, validated as Kafka does.
 
-`JwtValidator` checks the signature by the keys of a JWKS document, and `UnsecuredJwtValidator`
-takes tokens without one, for development. The time is an argument.
+`JwtValidator` checks the signature with the keys of a JWKS document. `UnsecuredJwtValidator`
+accepts tokens without signature, for development. The time is an argument.
 """
 
 import base64
@@ -18,22 +18,22 @@ from kohort.security.oauthbearer import BearerToken, InvalidTokenError
 from kohort.security.sasl import shown
 
 MAX_KEY_ID_CHARS: Final = 1_000
-"""Length of the longest key id that is looked up."""
+"""Maximum length of a key id that is looked up."""
 _MAX_KEYS: Final = 1_000
 _LAST_MS: Final = 2**63 - 1
 _OF_CURVE: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "secp256k1": "ES256K"}
 _OF_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _ALGORITHMS: Final = (*_OF_RSA, *_OF_CURVE.values(), "EdDSA")
-"""Those with a public key: a token that is signed with it as a shared secret is refused."""
+"""Algorithms with a public key: tokens that use it as a shared secret are refused."""
 
 
 class KeySet:
     """The public keys of a JWKS document (RFC 7517)."""
 
     def __init__(self, document: str | bytes) -> None:
-        """Read the keys of kinds that are known, other ones are left out.
+        """Read the keys of known types; others are ignored.
 
-        Raises ValueError if the document is none. ConfigError if PyJWT is not installed.
+        Raises ValueError if the document is invalid, ConfigError if PyJWT is not installed.
         """
         self._keys: dict[tuple[str | None, str], Any] = {}
         self._ids: set[str | None] = set()
@@ -51,7 +51,7 @@ class KeySet:
         return len(self._ids)
 
     def find(self, key_id: str | None, algorithm: str) -> Any:
-        """The key; None if there is none of this id, or without an id, not just one to choose from.
+        """The key with this id, or without an id the only key; None if there is no such key.
 
         Raises InvalidTokenError if the key is for other algorithms.
         """
@@ -73,7 +73,7 @@ class KeySet:
         if not isinstance(key_id, str | None):
             return
         for algorithm in _algorithms(key):
-            # cryptography has errors of its own, and the other keys are still good
+            # cryptography raises its own errors; the other keys remain usable
             with contextlib.suppress(Exception):
                 self._keys[key_id, algorithm] = jwt.PyJWK(dict(key), algorithm)
                 self._ids.add(key_id)
@@ -94,7 +94,7 @@ def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _pyjwt() -> Any:
     try:
-        import cryptography  # noqa: F401 - without it PyJWT knows no public keys
+        import cryptography  # noqa: F401 - without it PyJWT supports no public keys
         import jwt
     except ImportError:
         raise ConfigError(
@@ -105,26 +105,26 @@ def _pyjwt() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtRules:
-    """Claims that a token must have."""
+    """Required claims of a token."""
 
     audience: tuple[str, ...] = ()
-    """Of which the token must name one; empty: any."""
+    """The token must have one of these audiences; empty: any."""
     issuer: str | None = None
     skew_s: float = 30
-    """Seconds by which other clocks may differ."""
+    """Tolerated clock skew in seconds."""
     principal_claim: str = "sub"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtValidator:
-    """Validates signed tokens; called with the token. Raises InvalidTokenError."""
+    """Validates signed tokens when called. Raises InvalidTokenError."""
 
     rules: JwtRules
     keys: Callable[[], KeySet]
-    """The keys as they are now."""
+    """Returns the current keys."""
     now_s: Callable[[], float]
     on_unknown_key: Callable[[str], None]
-    """Called with the id of a key that there is not: the issuer may have a new one."""
+    """Called with an unknown key id: the issuer may have a new key."""
 
     def __call__(self, token: str) -> BearerToken:
         jwt = _pyjwt()
@@ -155,7 +155,7 @@ class JwtValidator:
 
 
 def validate_claims(claims: Mapping[str, Any], rules: JwtRules, now_s: float) -> BearerToken:
-    """Check the claims of a token whose signature is right. Raises InvalidTokenError."""
+    """Check the claims of a token with a valid signature. Raises InvalidTokenError."""
     expires, issued = _time(claims, "exp"), _time(claims, "iat")
     not_before = _time(claims, "nbf") if "nbf" in claims else None
     if now_s - rules.skew_s >= expires:
@@ -180,7 +180,7 @@ def validate_claims(claims: Mapping[str, Any], rules: JwtRules, now_s: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsecuredJwtValidator:
-    """Accepts tokens without a signature, which anybody can make: for development only."""
+    """Accepts unsigned tokens, which anyone can create: for development only."""
 
     now_s: Callable[[], float]
     principal_claim: str = "sub"
@@ -214,7 +214,7 @@ def _decoded(part: str) -> dict[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; readers disagree on which of two members of one name counts."""
+    """A JSON object without duplicate members, which parsers interpret differently."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise InvalidTokenError("a claim comes twice")
@@ -232,8 +232,8 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidTokenError(f"its claim {name} is not a time")
-    # JSON as Python reads it has NaN, with which every comparison is false. An integer may be too
-    # large to be a float.
+    # Python's JSON accepts NaN, with which every comparison is false. An integer may be too large
+    # for a float.
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidTokenError(f"its claim {name} is not a time")
     return value
@@ -247,5 +247,5 @@ def _principal(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _milliseconds(seconds: float) -> int:
-    # A float must not become infinite, which no integer is.
+    # A float must not become infinite: then it cannot become an integer.
     return min(int(min(seconds, _LAST_MS) * 1000), _LAST_MS)

@@ -1,11 +1,11 @@
-"""`ssl.principal.mapping.rules`: from the name in a certificate to that of a principal (KIP-371).
+"""`ssl.principal.mapping.rules`: maps the name in a certificate to a principal (KIP-371).
 
     RULE:^CN=(.*?),OU=Services.*$/$1/L,DEFAULT
 
-The first rule whose expression matches the whole name decides. The expressions are RE2's, which
-agree with Java's but for look-around, back-references and possessive repetition. RE2 is linear in
-the name: the rule `^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$` of Kafka's documentation
-takes Python's `re` or Java hours for a name of 4 KB that somebody has chosen for that.
+The first rule whose expression matches the whole name decides. The expressions are RE2's, which are
+Java's without look-around, back-references and possessive repetition. RE2 takes linear time: the
+rule `^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$` of Kafka's documentation takes Python's
+`re` or Java hours for a malicious name of 4 KB.
 """
 
 import re
@@ -22,7 +22,7 @@ _REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>[0-9]+)")
 @dataclass(frozen=True, slots=True)
 class _Rule:
     pattern: Any
-    """Of RE2."""
+    """Compiled by RE2."""
     replacement: str
     case: str
 
@@ -37,7 +37,7 @@ class _Rule:
             if reference["literal"] is not None:
                 return str(reference["literal"])
             number = reference["number"]
-            # As in Java, $12 is group 1 and a 2 if there are fewer than 12 groups.
+            # As in Java, $12 is group 1 followed by a 2 if there are fewer than 12 groups.
             for end in range(len(number), 0, -1):
                 if int(number[:end]) <= self.pattern.groups:
                     return (match[int(number[:end])] or "") + number[end:]
@@ -48,7 +48,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class MappingRules:
-    """Rules in their order; None stands for DEFAULT."""
+    """Rules in order; None is DEFAULT."""
 
     rules: tuple[_Rule | None, ...]
 
@@ -79,7 +79,7 @@ class MappingRules:
 
 
 def _new_rule(match: re.Match[str]) -> _Rule:
-    import re2  # few servers need it here
+    import re2  # imported late, because few servers need it
 
     options = re2.Options()
     options.log_errors = False

@@ -1,7 +1,7 @@
-"""SASL/OAUTHBEARER (RFC 7628): the client sends a bearer token, which is validated by a function.
+"""SASL/OAUTHBEARER (RFC 7628): the client sends a bearer token, which a function validates.
 
-A token that is refused is not an error at once: the client gets a status as JSON, has to send ^A,
-and then the authentication fails.
+A refused token does not fail the authentication at once: the client gets a JSON status, must send
+^A, and then the authentication fails.
 """
 
 import json
@@ -15,25 +15,25 @@ from kohort.security.sasl import Authenticated, Challenge, Failed, Outcome, show
 MECHANISM: Final = "OAUTHBEARER"
 
 MAX_TOKEN_CHARS: Final = 65_536
-"""Kafka has no bound; the JSON of half a megabyte takes 50 ms."""
+"""Maximum length of a token, which Kafka does not bound: half a megabyte of JSON takes 50 ms."""
 _CONTROL_A: Final = b"\x01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerToken:
-    """Principal and end of a valid token."""
+    """Principal and expiry of a valid token."""
 
     principal: str
     expires_ms: int
-    """Since the epoch."""
+    """Expiry in ms since the epoch."""
 
 
 class InvalidTokenError(ValueError):
-    """A token that is not accepted; the text says why, without the token."""
+    """A token was refused; the text has the reason, not the token."""
 
 
 Validate = Callable[[str], BearerToken]
-"""(text of a token) -> the token. Raises InvalidTokenError."""
+"""(encoded token) -> validated token. Raises InvalidTokenError."""
 
 
 class OAuthBearerServer:
@@ -48,7 +48,7 @@ class OAuthBearerServer:
             if message == _CONTROL_A:
                 return self._refused
             return Failed("OAUTHBEARER: the client went on after its token was refused")
-        # Latin-1 decodes everything, and the grammar refuses what is not ASCII.
+        # Latin-1 decodes any bytes; the grammar refuses all but ASCII.
         match = _CLIENT_FIRST.fullmatch(message.decode("latin-1"))
         if match is None:
             return Failed("OAUTHBEARER: the client's first message cannot be understood")
@@ -68,7 +68,7 @@ class OAuthBearerServer:
             status = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             self._refused = Failed(f"OAUTHBEARER: {error}", status)
             return Challenge(status.encode(), self._refused.reason)
-        if authorization_id not in ("", claims.principal):  # as it is written, as in Kafka
+        if authorization_id not in ("", claims.principal):  # compared literally, as in Kafka
             return Failed(
                 f"OAUTHBEARER: {shown(claims.principal)} asked for another authorization id",
                 f"Authentication failed: Client requested an authorization id "

@@ -7,7 +7,7 @@ from typing import Final
 from kohort.security.principal import KafkaPrincipal
 
 NODE_LISTENER: Final = "node-to-node"
-"""The listener of a cluster's nodes for each other: no listener for clients can have this name."""
+"""The listener between the nodes of a cluster; client listeners cannot have this name."""
 
 
 class SecurityProtocol(StrEnum):
@@ -29,25 +29,25 @@ class SecurityProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A listener as its clients know it."""
+    """A listener with its advertised address."""
 
     listener: str
     """Its name, in upper case."""
     security_protocol: SecurityProtocol
     host: str
-    """Advertised: the host and port that clients connect to."""
+    """Advertised host; clients connect to it and to `port`."""
     port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """The client of a connection; another value once it has authenticated."""
+    """The client of a connection; replaced once it has authenticated."""
 
     principal: KafkaPrincipal
     host: str
-    """Its IP address as Java prints it: "127.0.0.1", "0:0:0:0:0:0:0:1"."""
+    """Its IP address in Java's format: "127.0.0.1", "0:0:0:0:0:0:0:1"."""
     endpoint: Endpoint
-    """The listener it connected to."""
+    """The listener to which it connected."""
 
     @property
     def is_node(self) -> bool:

@@ -40,7 +40,8 @@ class PlainServer:
         if authorization_id not in ("", user):
             return _failed("Client requested an authorization id that is different from username")
         digest = self._passwords.get(user)
-        # Digests have one length, so the time tells neither the password's length nor the user.
+        # Digests have equal lengths, so the time reveals neither the password's length nor the
+        # user.
         right = hmac.compare_digest(
             _digest(password), _digest(_NOBODY if digest is None else digest)
         )

@@ -1,14 +1,14 @@
-"""The name under which a client is known: that of its certificate, or of its login."""
+"""The principal of a client: the name of its certificate or its login."""
 
 from typing import Final, NamedTuple, Self
 
 USER: Final = "User"
-"""Type of the principals that certificates and logins name."""
+"""Type of principals of certificates and logins."""
 
 LOCAL: Final = "Local"
-"""Type of principals that came by the server's Unix socket, which nothing else can have.
+"""Type of principals of the server's Unix socket only.
 
-The socket's file is for the user of the server only, so they may do everything.
+Only the user of the server can access the socket's file, so these principals may do everything.
 """
 
 

@@ -1,8 +1,8 @@
-"""Server side of SASL: what a mechanism returns for each message of a client.
+"""Server side of SASL: the outcomes of each message of a client.
 
 A mechanism is a state machine for one authentication. It has no I/O, clock or random source:
-nonces, the time and look-ups of users are arguments. A client that fails learns nothing about
-users: `text` is the same for an unknown user and for a wrong password.
+nonces, times and lookups of users are arguments. A failed client learns nothing about users: `text`
+is the same for an unknown user and for a wrong password.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from typing import Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The next message to the client, which has to send another."""
+    """The next message to the client, which must respond."""
 
     message: bytes
     failure: str | None = None
-    """Why the authentication has failed already, for the log; the client is told by `message`."""
+    """Reason for the log if the authentication has already failed; `message` informs the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Failed:
     reason: str
     """For the log; without secrets."""
     text: str | None = None
-    """Error message for the client; None: that of any failure of the mechanism."""
+    """Error message for the client; None: the mechanism's default message."""
 
 
 Outcome: TypeAlias = Challenge | Authenticated | Failed
@@ -47,7 +47,7 @@ class SaslServer(Protocol):
     """One authentication in progress."""
 
     def step(self, message: bytes) -> Outcome:
-        """Take the client's next message. Not called again after an end. Raises nothing."""
+        """Handle the client's next message. Never raises. Not called after the end."""
         ...
 
 
@@ -55,6 +55,6 @@ MAX_SHOWN = 80
 
 
 def shown(text: str) -> str:
-    """A client's text as it is logged: on one line, and cut."""
+    """A client's text for the log: on one line, and truncated."""
     quoted = ascii(text)
     return quoted if len(quoted) <= MAX_SHOWN else quoted[:MAX_SHOWN] + "…"

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka has them.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as in Kafka.
 
     client first   n,,n=user,r=NONCE
     server first   r=NONCE…,s=SALT,i=ITERATIONS
@@ -6,11 +6,11 @@
     server final   v=SIGNATURE
 
 Names and passwords are not prepared (no SASLprep), there is no channel binding, and names are
-ASCII. The server keeps `ScramCredential`s, from which no password can be computed. A step takes two
-HMACs and a hash; only clients, and tools that set passwords, compute the slow PBKDF2.
+ASCII. The server stores `ScramCredential`s, from which no password can be computed. A step takes
+two HMACs and a hash; only clients, and tools that set passwords, compute the slow PBKDF2.
 
-A user that does not exist gets a salt and iterations as well, the same ones each time
-(`ScramUsers`). Otherwise the first message would tell who exists.
+An unknown user also gets a salt and iterations, always the same ones (`ScramUsers`). Otherwise the
+first message would reveal which users exist.
 """
 
 import base64
@@ -29,9 +29,9 @@ MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
 """Kafka's bounds."""
 MAX_NAME_CHARS: Final = 1_024
-"""Longest name of a user. Kafka has no bound; a batch of records has to fit into a segment."""
+"""Maximum length of a user name. Kafka has no bound; a batch must fit into a segment."""
 SALT_BYTES: Final = 32
-"""Bytes of the salts of our tools."""
+"""Size of the salts that Kohort's tools create."""
 
 
 class ScramMechanism(Enum):
@@ -47,7 +47,7 @@ class ScramMechanism(Enum):
 
     @property
     def digest(self) -> str:
-        """Its hash, as `hashlib` names it."""
+        """Its hash algorithm, by its name in `hashlib`."""
         return self.name.replace("_", "").lower()
 
 
@@ -56,7 +56,7 @@ BY_MECHANISM: Final = {mechanism.mechanism: mechanism for mechanism in ScramMech
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """Credential that the server keeps in place of a password."""
+    """Credential that the server stores instead of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -86,11 +86,11 @@ def credential_of(
 
 
 class ScramUsers:
-    """The credentials of all users, and invented ones for names that have none."""
+    """The credentials of all users, and invented ones for unknown names."""
 
     def __init__(self) -> None:
         self.secret = b""
-        """Decides on invented salts. It must not be known, and survives a restart of the server."""
+        """Key of invented salts; it must stay secret, and survive a restart of the server."""
         self._users: dict[str, dict[ScramMechanism, ScramCredential]] = {}
         self._forms: dict[ScramMechanism, Counter[tuple[int, int]]] = {
             kind: Counter() for kind in ScramMechanism
@@ -100,7 +100,7 @@ class ScramUsers:
         return len(self._users)
 
     def snapshot(self) -> Mapping[str, Mapping[ScramMechanism, ScramCredential]]:
-        """The credentials of all users that have one, as they are now."""
+        """A copy of the credentials of all users."""
         return self._users.copy()
 
     def of(self, user: str) -> Mapping[ScramMechanism, ScramCredential]:
@@ -124,7 +124,7 @@ class ScramUsers:
             self._users.pop(user, None)
 
     def invented(self, user: str, kind: ScramMechanism) -> ScramCredential:
-        """A credential that no password fits, in the form that most real ones have."""
+        """A credential that no password matches, in the form of most real credentials."""
         usual = self._forms[kind].most_common(1)
         size, iterations = usual[0][0] if usual else (SALT_BYTES, MIN_ITERATIONS)
         salt = b""
@@ -144,14 +144,14 @@ class ScramServer:
     """One authentication by SCRAM."""
 
     def __init__(self, kind: ScramMechanism, users: ScramUsers, nonce: str) -> None:
-        """`nonce` is the server's part: fresh, printable ASCII without a comma."""
+        """`nonce`: the server's part, fresh, in printable ASCII without a comma."""
         self._kind = kind
         self._users = users
         self._nonce = nonce
         self._exchange: _Exchange | None = None
 
     def step(self, message: bytes) -> Outcome:
-        # Latin-1 decodes everything, and the grammar refuses what is not ASCII.
+        # Latin-1 decodes any bytes; the grammar refuses all but ASCII.
         text = message.decode("latin-1")
         outcome = self._first(text) if self._exchange is None else self._final(text, self._exchange)
         if isinstance(outcome, Failed):
@@ -169,7 +169,7 @@ class ScramServer:
             return Failed(why, f"Authentication failed: {why}")
         if _DELEGATION_TOKEN.search(extensions):
             return Failed("delegation tokens are not served")
-        # Both are looked up, so that the time does not tell whether the user exists.
+        # Both are computed, so that the time does not reveal whether the user exists.
         invented = self._users.invented(user, self._kind)
         credential = self._users.of(user).get(self._kind)
         offered = credential or invented
@@ -192,7 +192,7 @@ class ScramServer:
         without_proof, nonce, proof = match.groups()
         if nonce != exchange.nonce:
             why = "the nonce of the final message is not that of the first one"
-            if nonce.endswith(exchange.nonce):  # the client's own part comes twice
+            if nonce.endswith(exchange.nonce):  # the client's own part is repeated
                 why += "; librdkafka does so before 2.6.1: use a later one"
             return Failed(why)
         signed = f"{exchange.messages},{without_proof}".encode()
@@ -220,7 +220,7 @@ class _Exchange:
     credential: ScramCredential
     nonce: str
     messages: str
-    """The first messages of client and server, as both sign them."""
+    """The first messages of client and server, which both sign."""
 
 
 # The grammar of Kafka's ScramMessages.java. Each repeat ends at a character that it cannot contain,
@@ -235,7 +235,7 @@ _CLIENT_FIRST: Final = re.compile(
     rf"n,(?:a=({_NAME}))?,((?:m={_VALUE},)?n=({_NAME}),r=({_PRINTABLE})({_EXTENSIONS}))"
 )
 _CLIENT_FINAL: Final = re.compile(
-    # An extension must not take the proof for its own.
+    # An extension must not match the proof.
     rf"(c={_BASE64},r=({_PRINTABLE})(?:,(?!p=)[A-Za-z]+={_VALUE})*),p=({_BASE64})"
 )
 _DELEGATION_TOKEN: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)

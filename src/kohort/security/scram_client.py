@@ -1,4 +1,4 @@
-"""Client side of SCRAM (RFC 5802) without channel binding: of clients, and of nodes.
+"""Client side of SCRAM (RFC 5802) without channel binding, for clients and nodes.
 
 As in Kafka, names and passwords are not prepared (no SASLprep).
 """
@@ -12,11 +12,11 @@ from typing import Final
 from kohort.security.scram import MIN_ITERATIONS, ScramMechanism, credential_of, salted_password
 
 MAX_ITERATIONS: Final = 1_000_000
-"""Most iterations that are computed: more would take the client seconds."""
+"""Maximum iterations: more would take the client seconds."""
 
 
 class ScramError(ValueError):
-    """The server refuses the user, or cannot be believed."""
+    """The server refused the user, or failed to authenticate itself."""
 
 
 class ScramClient:
@@ -29,10 +29,10 @@ class ScramClient:
         self._password = password
         self._nonce = nonce
         self._messages = ""
-        """The first messages of client and server, as both sign them."""
+        """The first messages of client and server, which both sign."""
         self._without_proof = ""
         self._signature = b""
-        """What the server has to send."""
+        """The expected signature of the server."""
 
     def first(self) -> bytes:
         """The first message to the server."""
@@ -41,9 +41,9 @@ class ScramClient:
         return f"n,,{self._messages}".encode()
 
     def challenged(self, message: bytes) -> Callable[[], bytes]:
-        """Take the server's first message; returns what computes the salted password.
+        """Handle the server's first message. Returns a function that computes the salted password.
 
-        That takes milliseconds to a second: it is for another thread. Raises ValueError.
+        It takes milliseconds to a second, so call it in another thread. Raises ValueError.
         """
         text = message.decode()
         attributes = _attributes(text)
@@ -79,7 +79,7 @@ class ScramClient:
         return f"{self._without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, message: bytes) -> None:
-        """Take the server's last message. Raises ValueError if it refuses, or is another one."""
+        """Check the server's last message. Raises ValueError for a refusal or wrong signature."""
         final = _attributes(message.decode())
         if "e" in final:
             raise ScramError(f"SCRAM: the broker refused {self._username!r}: {final['e']}")

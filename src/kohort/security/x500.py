@@ -1,8 +1,8 @@
-"""Names in X.509 certificates as Java prints them, read from the certificate's DER.
+"""Names in X.509 certificates in Java's format, read from the certificate's DER.
 
-`X500Principal.getName(RFC2253)` is what Kafka takes for the name of a client: the most specific
-part first, keywords for nine attributes, and the hex of the encoding for all others. Python's `ssl`
-lacks the types of the values, which that hex contains.
+Kafka uses `X500Principal.getName(RFC2253)` as the name of a client: the most specific part first,
+keywords for nine attributes, and the hex of the encoding for all others. Python's `ssl` does not
+return the types of the values, which that hex includes.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 MAX_SUBJECT_BYTES: Final = 16_384
-"""DER of the longest subject that is read. Its length counts for each connection of the client."""
+"""Maximum size of a subject's DER; each connection of the client uses memory for it."""
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -23,7 +23,7 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""Tags of the strings that are shown as text. Java reads all of them as UTF-8, BMPString too."""
+"""Tags of strings that are printed as text. Java reads all as UTF-8, even BMPString."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 _VERSION: Final = 0xA0
@@ -31,11 +31,11 @@ _EXTENSIONS: Final = 0xA3
 _OCTETS: Final = 0x04
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _VALIDITY: Final = 3
-"""Index of the validity behind serial number, algorithm and issuer."""
+"""Index of the validity, after serial number, algorithm and issuer."""
 _SUBJECT: Final = 4
 _UTC_TIME: Final = 0x17
 _FIRST_YEAR: Final = "50"
-"""Years of two digits are those from 1950 to 2049."""
+"""Two-digit years are from 1950 to 2049."""
 
 
 class _Element(NamedTuple):
@@ -96,7 +96,7 @@ def _fields(certificate: bytes) -> list[bytes]:
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
-    """The elements in `data`, one behind the other."""
+    """The consecutive elements in `data`."""
     position = 0
     while position < len(data):
         try:
