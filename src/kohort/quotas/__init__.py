@@ -1,8 +1,8 @@
 """Quotas of clients (KIP-13, KIP-124, KIP-257, KIP-546, KIP-599, KIP-612), without I/O or a clock.
 
-`entities` has whom a quota is for and what can be set, `rates` measures, `QuotaTable` finds the
-quota of a client, and `ClientQuotas` tells for how long the client must wait. Times are
-milliseconds of a monotonic clock, and arguments.
+`entities` defines entities and their quotas, `rates` measures, `QuotaTable` finds the quota of a
+client, and `ClientQuotas` computes throttle times. Times are arguments, in milliseconds of a
+monotonic clock.
 """
 
 from kohort.quotas.client_quotas import (

@@ -1,11 +1,11 @@
-"""The quotas of clients, who has which, and for how long a client that used more must wait.
+"""The quotas of clients, and the throttle times of clients that exceed them.
 
-`QuotaTable` has what was set, `ClientQuotas` measures.
+`QuotaTable` stores the quotas, `ClientQuotas` measures their use.
 
-The most specific quota counts alone: (user, client id), (user, default), user, (default, client
-id), (default, default), default user, client id, default client id. What it limits is shared by
-those who have it by the same names: a quota of a user is one for all the user's clients, a default
-of users is one for each user.
+Only the most specific quota counts: (user, client id), (user, default), user, (default, client id),
+(default, default), default user, client id, default client id. Clients that match it by the same
+names share it: the quota of a user is shared by all clients of the user, while a default for users
+applies to each user separately.
 
 Source: ClientQuotaManager, ClientRequestQuotaManager and ControllerMutationQuotaManager of Kafka.
 """
@@ -27,14 +27,14 @@ _MUTATION_RATE: Final = "controller_mutation_rate"
 _CONNECTION_RATE: Final = "connection_creation_rate"
 
 MAX_SHARES: Final = 20_000
-"""Users whose use is remembered, and client ids; of more, those known longest are forgotten.
+"""Maximum number of users, and of client ids, whose use is stored; the oldest are removed first.
 
-Clients choose their ids: many of them must not have the use of a user forgotten.
+Clients choose their ids: many ids must not displace the use of a user.
 """
 MAX_NAME_LENGTH: Final = 249
-"""Characters of a name that is remembered as it is, of a longer one a digest."""
+"""Maximum length of a stored name; a longer name is stored as a digest."""
 MAX_REQUEST_THROTTLE_MS: Final = 1000
-"""Longest wait for request time: Kafka's, one window."""
+"""Maximum throttle time for request time: one window, as in Kafka."""
 
 _WINDOWS: Final = Windows()
 _FEW: Final = 1_000
@@ -43,31 +43,31 @@ _Name: TypeAlias = str | None
 _Address: TypeAlias = IPv4Address | IPv6Address | str
 _ABSENT: Final = ""
 _Share: TypeAlias = tuple[str, str, str]
-"""(key, user, client id) of those who share a quota; "" for any."""
+"""(key, user, client id) of the clients that share a quota; "" for any."""
 
 
 class Limit(NamedTuple):
-    """A quota as it holds for one client."""
+    """The quota of one client."""
 
     share: _Share
     bound: float
     is_of_any_client_id: bool
-    """Whether a client gets one more by another client id."""
+    """Whether a client gets a separate quota for each client id."""
 
 
 class QuotaTable:
-    """The quotas that were set: what `replace` says last of each entity."""
+    """The configured quotas of each entity."""
 
     def __init__(self) -> None:
         self.entities: dict[QuotaEntity, Mapping[str, float]] = {}
-        """Those without quotas are left out."""
+        """Entities with quotas."""
         self.meters_requests = False
-        """Whether anybody has a quota of the time that its requests take."""
+        """Whether any entity has a quota of request time."""
         self._bounds: dict[str, dict[tuple[_Name, _Name], float]] = {}
         self._of_addresses: dict[_Address | None, float] = {}
 
     def replace(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
-        """Have these quotas for the entity from now on."""
+        """Replace the quotas of the entity."""
         self.entities.pop(entity, None)
         if quotas:
             self.entities[entity] = quotas
@@ -125,7 +125,7 @@ class QuotaTable:
 
 
 class ClientQuotas:
-    """Use that clients make of their quotas. It counts on when a quota changes."""
+    """The use of quotas by clients; it is kept when a quota changes."""
 
     def __init__(self, table: QuotaTable, windows: Windows = _WINDOWS) -> None:
         self.table = table
@@ -134,7 +134,7 @@ class ClientQuotas:
         self._used_by_client_ids = _Usage()
 
     def throttle_ms(self, key: str, user: str, client_id: str, value: float, now: Instant) -> int:
-        """Record that a client used `value`, in bytes; how long it must wait in ms, 0 if not."""
+        """Record that a client used `value` bytes. Returns its throttle time in ms, 0 for none."""
         limit = self.table.limit(key, user, client_id)
         if limit is None:
             return 0
@@ -143,19 +143,19 @@ class ClientQuotas:
         return rate.throttle_ms(limit.bound, now)
 
     def refund(self, key: str, user: str, client_id: str, value: float, now: Instant) -> None:
-        """Forget a value that was recorded at `now`."""
+        """Undo the recording of a value at `now`."""
         limit = self.table.limit(key, user, client_id)
         if limit is not None:
             self._rate(limit, now).record(-value, now)
 
     def request_throttle_ms(self, user: str, client_id: str, seconds: float, now: Instant) -> int:
-        """Record time spent on requests of a client; how long it must wait in ms, at most 1,000."""
+        """Record request time of a client. Returns its throttle time in ms, at most 1,000."""
         percent = seconds * 100
         wait = self.throttle_ms(REQUEST_PERCENTAGE, user, client_id, percent, now)
         return min(wait, MAX_REQUEST_THROTTLE_MS)
 
     def largest_fetch(self, user: str, client_id: str) -> float | None:
-        """Bytes that one Fetch response may have so that the quota can pay for them at all."""
+        """Maximum size of a Fetch response in bytes that the client's quota allows."""
         limit = self.table.limit(CONSUMER_BYTE_RATE, user, client_id)
         if limit is None:
             return None
@@ -164,7 +164,7 @@ class ClientQuotas:
     def mutations(self, user: str, client_id: str, *, strict: bool) -> "MutationQuota | None":
         """The quota of a client that creates and deletes partitions, None if it has none.
 
-        `strict` is for versions of requests that know THROTTLING_QUOTA_EXCEEDED.
+        `strict` is for request versions with THROTTLING_QUOTA_EXCEEDED.
         """
         limit = self.table.limit(_MUTATION_RATE, user, client_id)
         return None if limit is None else MutationQuota(self, limit, strict=strict)
@@ -175,7 +175,7 @@ class ClientQuotas:
         return usage
 
     def bucket(self, limit: Limit, now: Instant) -> TokenBucket:
-        """The tokens of those who share a quota of mutations."""
+        """The tokens of the clients that share a quota of mutations."""
         usage = self._usage_of(limit).of(
             limit.share, now, lambda: TokenBucket(self._windows, limit.bound, now)
         )
@@ -187,7 +187,7 @@ class ClientQuotas:
 
 
 class _Usage:
-    """What was used of quotas, by those who share one."""
+    """The use of quotas, by clients that share one."""
 
     def __init__(self) -> None:
         self._usage: dict[_Share, Rate | TokenBucket] = {}
@@ -196,7 +196,7 @@ class _Usage:
     def of(
         self, share: _Share, now: Instant, new: Callable[[], Rate | TokenBucket]
     ) -> Rate | TokenBucket:
-        """The use of those who share a quota; `new` makes that of those who used nothing."""
+        """The use by clients that share a quota; `new` creates an unused one."""
         usage = self._usage.get(share)
         if usage is None:
             if len(self._usage) >= self._sweep_at:
@@ -205,7 +205,7 @@ class _Usage:
         return usage
 
     def _sweep(self, now: Instant) -> None:
-        """Forget those who have not used anything that still counts."""
+        """Remove idle entries."""
         self._usage = {
             share: usage for share, usage in self._usage.items() if not usage.is_idle(now)
         }
@@ -225,7 +225,7 @@ def _address(name: str) -> _Address:
 
 
 def _shortened(name: str) -> str:
-    """Short key for a name: clients choose their ids, of up to 32,767 bytes."""
+    """Short key for a name, because clients choose ids of up to 32,767 bytes."""
     if len(name) <= MAX_NAME_LENGTH:
         return name
     return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
@@ -241,9 +241,9 @@ class MutationQuota:
         self._throttle_ms = 0
 
     def admits(self, partitions: int, now: Instant) -> bool:
-        """Whether so many partitions may be created or deleted now; if so, they count.
+        """Whether this number of partitions may be created or deleted now; if so, it is recorded.
 
-        One change may go beyond what is left: the next one waits.
+        One change may exceed the remaining quota; the next one must wait.
         """
         bucket, bound = self._quotas.bucket(self._limit, now), self._limit.bound
         if self._strict and (wait := bucket.throttle_ms(bound, now)):

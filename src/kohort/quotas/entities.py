@@ -1,4 +1,4 @@
-"""Entities of quotas, the quotas that each can have, and filters that find them (KIP-546).
+"""Entities of quotas, their possible quotas, and filters to find them (KIP-546).
 
 Source: ClientQuotaControlManager and ClientQuotaCache of Kafka.
 """
@@ -18,10 +18,10 @@ EXACT, DEFAULT, SPECIFIED = range(3)
 """Match types of a filter."""
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""(type, name) in the order of types; without a name it is the default of the type."""
+"""(type, name) in the order of types; the name None is the default of the type."""
 
 EMPTY: Final[Mapping[str, float]] = {}
-"""The quotas of an entity that has none."""
+"""The quotas of an entity without quotas."""
 
 _ORDER: Final = {CLIENT_ID: 0, USER: 1, IP: 2}
 _ANY_NUMBER: Final = math.inf
@@ -38,7 +38,7 @@ _FRACTION: Final = 1e-6
 
 
 def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """The entity of these types and names. Of a type that is named twice, the last name counts."""
+    """The entity of these types and names; the last name of a repeated type counts."""
     named = dict(parts)
     return tuple(sorted(named.items(), key=lambda part: (_ORDER.get(part[0], len(_ORDER)), part)))
 
@@ -46,7 +46,7 @@ def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 def altered_quotas(
     entity: QuotaEntity, current: Mapping[str, float], changes: Sequence[tuple[str, float | None]]
 ) -> dict[str, float]:
-    """The quotas of the entity after (key, value) changes; a value of None removes.
+    """The quotas of the entity after (key, value) changes; the value None removes a quota.
 
     Raises KafkaError INVALID_REQUEST.
     """
@@ -64,7 +64,7 @@ def altered_quotas(
 
 
 def _keys_of(entity: QuotaEntity) -> Mapping[str, float]:
-    """Quotas that can be set on the entity, with their largest values."""
+    """Possible quotas of the entity, with their maximum values."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     names = dict(entity)
@@ -86,7 +86,7 @@ def _validate_ip(name: str | None) -> None:
         if name is not None:
             ip_address(name)
     except ValueError:
-        # Kafka resolves the name once, when it is set, and never looks again.
+        # Kafka resolves the name only once, when it is set.
         raise _invalid(f"{name} is not a valid IP address.") from None
 
 
@@ -111,11 +111,11 @@ class FilterComponent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """The entities that DescribeClientQuotas asks for."""
+    """The entities that DescribeClientQuotas requests."""
 
     components: Mapping[str, FilterComponent]
     strict: bool
-    """Whether entities with other types as well are left out."""
+    """Whether to exclude entities that also have other types."""
 
     def matches(self, entity: QuotaEntity) -> bool:
         if self.strict and len(entity) != len(self.components):
@@ -153,7 +153,7 @@ def validate_component(component: FilterComponent, entities: Iterable[str]) -> N
 
 
 def validate_types(types: Iterable[str]) -> None:
-    """Raise KafkaError INVALID_REQUEST for types that no entity has together."""
+    """Raise KafkaError INVALID_REQUEST for an impossible combination of types."""
     types = set(types)
     if IP in types and len(types) > 1:
         raise _invalid(

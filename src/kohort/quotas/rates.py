@@ -1,7 +1,7 @@
 """Use of a quota: a rate over sliding windows, and a bucket of tokens.
 
-Both measure as Kafka does, whose clients see the difference: a quota of 1,000 bytes/s lets 10,000
-bytes pass at once, and then nothing for a time.
+Both measure as Kafka does, because clients would notice a difference: a quota of 1,000 bytes/s
+admits 10,000 bytes at once, and then none for a time.
 
 Source: SampledStat, Rate and TokenBucket of Kafka's `common.metrics.stats`; QuotaUtils.
 """
@@ -18,7 +18,7 @@ _MAX_MS: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Over what time rates are measured: `quota.window.num` windows of `quota.window.size`."""
+    """Period over which rates are measured: `quota.window.num` windows of `quota.window.size`."""
 
     number: int = 11
     size_ms: int = 1000
@@ -41,7 +41,7 @@ class Rate:
         self._samples: deque[_Sample] = deque()
 
     def record(self, value: float, now: Instant) -> None:
-        """Add a value; a negative one takes back what was added before."""
+        """Add a value; a negative value undoes an earlier one."""
         self._forget(now)
         if not self._samples or now - self._samples[-1].begun >= self._windows.size_ms:
             self._samples.append(_Sample(now, now))
@@ -50,14 +50,14 @@ class Rate:
         sample.last = now
 
     def throttle_ms(self, bound: float, now: Instant) -> int:
-        """Time after which the rate is `bound` per second again, 0 if it is not more."""
+        """Time in ms until the rate falls to `bound` per second; 0 if it does not exceed it."""
         self._forget(now)
         measured_ms = self._measured_ms(now)
         rate = sum(sample.total for sample in self._samples) / measured_ms * _MS_PER_S
         return _milliseconds((rate - bound) / bound * measured_ms) if rate > bound else 0
 
     def is_idle(self, now: Instant) -> bool:
-        """Whether all that was recorded is too long ago to count."""
+        """Whether all recorded values are too old to count."""
         self._forget(now)
         return not self._samples
 
@@ -67,8 +67,8 @@ class Rate:
             self._samples.popleft()
 
     def _measured_ms(self, now: Instant) -> int:
-        # A short history counts as if all windows but the last were over: the first requests of a
-        # client are no burst.
+        # A short history counts as if all windows but the last had passed, so that the first
+        # requests of a client are no burst.
         size_ms = self._windows.size_ms
         elapsed = now - self._samples[0].begun if self._samples else 0
         missing = self._windows.number - 1 - elapsed // size_ms
@@ -76,29 +76,29 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens that come at a rate and are spent in bursts; it may owe tokens."""
+    """Tokens that are added at a rate and spent in bursts; their number may be negative."""
 
     __slots__ = ("_refilled_at", "_tokens", "_windows", "bound")
 
     def __init__(self, windows: Windows, bound: float, now: Instant) -> None:
         self._windows = windows
         self.bound = bound
-        """The rate, as it was used last."""
+        """The last used rate."""
         self._refilled_at = now
         self._tokens = self._burst(bound)
 
     def spend(self, tokens: float, bound: float, now: Instant) -> None:
-        """Spend tokens, whether they are there or not."""
+        """Spend tokens; their number may become negative."""
         self._refill(bound, now)
         self._tokens -= tokens
 
     def throttle_ms(self, bound: float, now: Instant) -> int:
-        """Time until no tokens are owed, which come at `bound` per second."""
+        """Time in ms until the number of tokens is not negative, at `bound` tokens per second."""
         self._refill(bound, now)
         return _milliseconds(-self._tokens / bound * _MS_PER_S) if self._tokens < 0 else 0
 
     def is_idle(self, now: Instant) -> bool:
-        """Whether it is full."""
+        """Whether the bucket is full."""
         self._refill(self.bound, now)
         return self._tokens >= self._burst(self.bound)
 
@@ -113,5 +113,5 @@ class TokenBucket:
 
 
 def _milliseconds(wait: float) -> int:
-    """Rounded as in Java: a bound of nearly nothing makes a wait without end."""
+    """A wait rounded as in Java; with a bound near zero it may be infinite."""
     return round(min(wait, _MAX_MS))

@@ -12,9 +12,9 @@ class TransactionCoordinatorConfig:
     """Times in ms, sizes in bytes."""
 
     max_timeout_ms: int = 900_000
-    """`transaction.max.timeout.ms`: the longest timeout that a producer may ask for."""
+    """`transaction.max.timeout.ms`: the longest timeout that a producer may request."""
     id_expiration_ms: int = 7 * 24 * 3_600_000
-    """`transactional.id.expiration.ms`: time after which an id without a transaction is forgotten.
+    """`transactional.id.expiration.ms`: time after which an id without a transaction expires.
     """
     max_record_bytes: int = MAX_MESSAGE_BYTES
-    """`message.max.bytes`: a transaction whose record is larger gets no more partitions."""
+    """`message.max.bytes`: maximum record size; beyond it a transaction gets no more partitions."""

@@ -33,7 +33,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class TransactionState(IntEnum):
-    """State of a transactional id; its number is the one in the log."""
+    """State of a transactional id, by its number in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -53,24 +53,24 @@ Partitions = Mapping[str, frozenset[int]]
 
 
 class TransactionMetadata(NamedTuple):
-    """A transactional id as its last record has it."""
+    """A transactional id, from its last record."""
 
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     state: TransactionState
     partitions: Partitions
-    """Those of the transaction that is open or ends; none in Empty and after the end."""
+    """Partitions of the open or ending transaction; none in Empty and after the end."""
     last_update: int
     """ms since the epoch."""
     start: int
-    """ms since the epoch when the last transaction began; -1 in Empty."""
+    """Start of the last transaction in ms since the epoch; -1 in Empty."""
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before the last transition, mostly the same."""
+    """The producer id before the last transition, usually the same."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id after the end of the transaction, if its epochs are used up."""
+    """The producer id after the end of the transaction, if the epochs are exhausted."""
     client_version: int = 0
-    """Transaction version of the request that made the last transition: 2 or, for older ones, 0."""
+    """Transaction version of the request of the last transition: 2, or 0 for older versions."""
 
 
 class TransactionRecord(NamedTuple):
@@ -82,7 +82,7 @@ class TransactionRecord(NamedTuple):
 
 _HEAD: Final = struct.Struct(">hqhib")
 _BODY: Final = struct.Struct(">qhib")
-"""`_HEAD` behind the version."""
+"""`_HEAD` without the version."""
 _STATES: Final = {int(state): state for state in TransactionState}
 _TIMES: Final = struct.Struct(">qq")
 _VERSION: Final = 1

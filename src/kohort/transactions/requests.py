@@ -1,7 +1,7 @@
 """Requests and events of a shard, and its responses, independent of wire versions.
 
-Handlers build the requests from the wire's, which are validated there. `on_response` receives the
-response: a `Result` has both in a `Reply`.
+Handlers validate the wire's requests and build these from them. `on_response` receives the
+response: a `Result` returns both in a `Reply`.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ NO_EPOCH: Final = -1
 
 
 class TransactionalProducer(NamedTuple):
-    """Who writes in a transaction."""
+    """Identity of a producer that writes in a transaction."""
 
     transactional_id: str
     producer_id: int
@@ -25,19 +25,19 @@ class TransactionalProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """A producer asks for its id and epoch, and fences those before it."""
+    """A producer requests its id and epoch, and fences earlier producers."""
 
     on_response: OnResponse
     transactional_id: str
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
-    """Id and epoch that a running producer has (KIP-360), -1 for a new one."""
+    """Current id and epoch of a running producer (KIP-360), -1 for a new one."""
     producer_epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Partitions that the transaction writes to; the first ones begin it."""
+    """Add partitions to the transaction; the first ones begin it."""
 
     on_response: OnResponse
     transactional_id: str
@@ -45,12 +45,12 @@ class AddPartitions:
     producer_epoch: int
     partitions: Partitions
     client_version: int
-    """Transaction version by the version of the request: 2 or, for older ones, 0."""
+    """Transaction version, by the version of the request: 2, or 0 for older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyPartitions:
-    """Whether partitions belong to the open transaction; it adds none."""
+    """Check whether partitions are in the open transaction, without adding them."""
 
     on_response: OnResponse
     transactional_id: str
@@ -67,7 +67,7 @@ class EndTransaction:
     producer_epoch: int
     commit: bool
     bumps_epoch: bool
-    """v5 (KIP-890): the end gives the producer its next epoch."""
+    """v5 (KIP-890): the end bumps the producer epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class DescribeTransaction:
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """Event: every partition of a transaction that ends has its marker."""
+    """Event: the markers of an ending transaction are written to all its partitions."""
 
     transactional_id: str
     producer_id: int
@@ -88,7 +88,7 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True)
 class ExpireTransactionalIds:
-    """Event: the periodic check of some ids is due; those that are gone are ignored."""
+    """Event: check some ids for expiry; removed ids are ignored."""
 
     transactional_ids: tuple[str, ...]
 
@@ -99,7 +99,7 @@ Request: TypeAlias = (
 
 
 class ProducerResponse(NamedTuple):
-    """Response of InitProducerId and EndTransaction: the id and epoch to go on with."""
+    """Response of InitProducerId and EndTransaction: the next id and epoch."""
 
     error: ErrorCode = ErrorCode.none
     producer_id: int = NO_PRODUCER_ID
@@ -114,7 +114,7 @@ class VerifyPartitionsResponse(NamedTuple):
     error: ErrorCode = ErrorCode.none
     """The error of all partitions."""
     missing: Partitions = MappingProxyType({})
-    """Those that are not in the transaction, if there is no error of all."""
+    """Partitions that are not in the transaction, if `error` is none."""
 
 
 class DescribeTransactionResponse(NamedTuple):

@@ -1,4 +1,4 @@
-"""The decisions of `Shard.handle`: records to log, replies, timers, and markers to have written."""
+"""The decisions of `Shard.handle`: records to log, replies, timers, and markers to write."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,15 +11,15 @@ from kohort.types import Reply
 
 @dataclass(frozen=True, slots=True)
 class TransactionTimesOut:
-    """Timer, and event when it is due: the transaction of this id was open for its timeout."""
+    """Timer, and event when it is due: the timeout of this id's transaction has passed."""
 
     transactional_id: str
 
 
 class Markers(NamedTuple):
-    """A transaction that ends: each of its partitions needs a marker.
+    """An ending transaction: each of its partitions needs a marker.
 
-    `MarkersWritten` is the event to bring to `handle` once all have it.
+    Once all are written, the runtime passes `MarkersWritten` to `handle`.
     """
 
     transactional_id: str
@@ -27,12 +27,12 @@ class Markers(NamedTuple):
     producer_epoch: int
     commit: bool
     transaction_version: int
-    """2 if the epoch was bumped for the end, else 0."""
+    """2 if the end bumped the epoch, else 0."""
     partitions: Partitions
 
 
 class Result(NamedTuple):
-    """The whole effect of one event. Records are appended before anything else is done."""
+    """The whole effect of one event. Records are appended before all other effects."""
 
     records: tuple[TransactionRecord, ...] = ()
     replies: tuple[Reply[Response], ...] = ()

@@ -11,12 +11,12 @@ A transactional id moves through these states (`transitions.VALID_PREVIOUS_STATE
 
     Empty → Ongoing → PrepareCommit | PrepareAbort → CompleteCommit | CompleteAbort → Ongoing → …
 
-The producer's transaction version is that of its requests. With version 2 (KIP-890) every end bumps
-the producer epoch. The coordinator ends a transaction itself, at the next epoch, when it times out
-or when another producer takes the id over.
+The version of a request determines the transaction version. With version 2 (KIP-890) every end
+bumps the producer epoch. The coordinator itself aborts a transaction, at the next epoch, when it
+times out or when another producer initializes the id.
 
-Kafka refuses with CONCURRENT_TRANSACTIONS whatever comes while a record of the same id is being
-appended. Here a decision is replayed at once, so the next one is decided on its result.
+Kafka returns CONCURRENT_TRANSACTIONS to requests while a record of the same id is being appended.
+Kohort replays a decision at once, so that the next decision uses its result.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ from kohort.types import Instant, Reply, Timestamp
 NEVER_MS: Final = 2**31 - 1
 """A transaction with this timeout is never aborted by the coordinator."""
 _RETRY_MS: Final = 1_000
-"""Time until a timeout is handled again that needed a producer id when there was none."""
+"""Delay before a timeout is retried for which no new producer id was available."""
 
 Event: TypeAlias = Request | TransactionTimesOut | MarkersWritten | ExpireTransactionalIds
 
@@ -61,7 +61,7 @@ class Shard:
     def __init__(
         self, config: TransactionCoordinatorConfig, new_producer_id: Callable[[], int]
     ) -> None:
-        """`new_producer_id` returns an id that was never given, or raises KafkaError."""
+        """`new_producer_id` returns a fresh producer id, or raises KafkaError."""
         self.config = config
         self._new_producer_id = new_producer_id
         self.transactions: dict[str, TransactionMetadata] = {}
@@ -69,8 +69,8 @@ class Shard:
         self.open = 0
         """Number of open transactions."""
         self._last_epochs: dict[str, int] = {}
-        """The epoch before the last bump, not logged: whoever has it asks again for the current
-        one.
+        """The epoch before the last bump, not logged: InitProducerId with it is a retry, which gets
+        the current epoch.
         """
 
     def __repr__(self) -> str:
@@ -81,8 +81,8 @@ class Shard:
     def handle(self, event: Event, now: Instant, timestamp: Timestamp) -> Result:
         """Decide on an event.
 
-        The caller replays the records at once, and appends them before it does anything else of
-        the result.
+        The caller replays the records at once, and appends them before any other effect of the
+        result.
         """
         try:
             return _HANDLERS[type(event)](self, event, now, timestamp)
@@ -98,12 +98,12 @@ class Shard:
         now: Instant,
         timestamp: Timestamp,
     ) -> Result:
-        """Go on with what was in progress when the log was loaded.
+        """Resume the transactions that were in progress when the log was loaded.
 
-        Transactions that had begun to end get their markers again, and open ones time out, counted
-        from when they began. `loaded` has each id as it was then: one that is gone is ignored, and
-        one whose transaction ended since then has its markers already. Written twice, they could
-        end the next transaction.
+        The markers of ending transactions are written again; open transactions time out, counted
+        from their start. `loaded` has the ids at that time. Removed ids are ignored, and so are
+        transactions that have ended since: markers that are written twice could end the next
+        transaction.
         """
         timers: list[Timer[TransactionTimesOut]] = []
         markers: list[Markers] = []
@@ -116,7 +116,7 @@ class Shard:
         return Result(timers=tuple(timers), markers=tuple(markers))
 
     def is_ending(self, markers: Markers) -> bool:
-        """Whether the last record of the id is the beginning of that end."""
+        """Whether the last record of the id is the start of this end."""
         transaction = self.transactions.get(markers.transactional_id)
         return transaction is not None and markers in _markers(
             markers.transactional_id, transaction
@@ -174,9 +174,9 @@ class Shard:
     def _fence(
         self, request: InitProducerId, transaction: TransactionMetadata, timestamp: Timestamp
     ) -> Result:
-        """Abort the open transaction; the producer asks again until that is done.
+        """Abort the open transaction; the producer retries until the abort is complete.
 
-        Kafka aborts it for a producer with an old epoch, too, and then refuses that one.
+        Kafka also aborts it for a producer with an old epoch, which it then refuses.
         """
         if request.producer_epoch not in (NO_EPOCH, transaction.producer_epoch):
             raise KafkaError(ErrorCode.producer_fenced)
@@ -210,7 +210,7 @@ class Shard:
         return _reply(request, VerifyPartitionsResponse(missing=missing))
 
     def _of_producer(self, request: AddPartitions | VerifyPartitions) -> TransactionMetadata:
-        """The id, if its current producer asks and no transaction is ending. Raises KafkaError."""
+        """The id, for a request of its current producer while none is ending. Raises KafkaError."""
         if not request.transactional_id:
             raise KafkaError(ErrorCode.invalid_request)
         transaction = self.transactions.get(request.transactional_id)
@@ -325,8 +325,8 @@ def _is_open(metadata: TransactionMetadata | None) -> bool:
 def _validate_ended(transaction: TransactionMetadata | None) -> None:
     """Raises KafkaError CONCURRENT_TRANSACTIONS while markers are being written.
 
-    InitProducerId and AddPartitionsToTxn check this before the producer, as in Kafka: it may have
-    the next id from EndTxn v5 already.
+    As in Kafka, InitProducerId and AddPartitionsToTxn check this before the producer, which may
+    already have the next id from EndTxn v5.
     """
     if transaction is not None and transaction.state in transitions.ENDING:
         raise KafkaError(ErrorCode.concurrent_transactions)
@@ -335,7 +335,7 @@ def _validate_ended(transaction: TransactionMetadata | None) -> None:
 def _validate_producer(request: InitProducerId, transaction: TransactionMetadata) -> None:
     """Raises KafkaError PRODUCER_FENCED if a producer id is given that is not the current one.
 
-    The one before counts if its epochs were used up: its response may have been lost.
+    The previous id is accepted if its epochs are exhausted: the response may have been lost.
     """
     is_current = (
         request.producer_epoch == NO_EPOCH or request.producer_id == transaction.producer_id
@@ -349,7 +349,7 @@ def _validate_producer(request: InitProducerId, transaction: TransactionMetadata
 
 
 def _is_retried_end(request: EndTransaction, transaction: TransactionMetadata) -> bool:
-    """Whether the request has the id and epoch from before the last bump."""
+    """Whether the request has the id and epoch of before the last bump."""
     if request.producer_id == transaction.producer_id:
         return request.producer_epoch == transaction.producer_epoch - 1
     return (

@@ -1,7 +1,7 @@
-"""The transitions of a transactional id: its metadata before and after each, and who may end it.
+"""The transitions of a transactional id: its metadata before and after, and outcomes of EndTxn.
 
-Every function returns the value of the record that makes the transition. The record before the last
-one is gone: its producer id is kept as `previous_producer_id`.
+Every function returns the value of the transition's record. Only the last record is kept; the
+producer id of the one before it is `previous_producer_id`.
 
 A producer has epochs up to `LAST_EPOCH`. The end of a transaction at that epoch is logged with
 epoch 32767, and the next producer id takes over when it is complete, with epoch 0.
@@ -22,7 +22,7 @@ from kohort.transactions.records import (
 from kohort.types import Timestamp
 
 LAST_EPOCH: Final = 2**15 - 2
-"""The last epoch that a producer gets. One more is left for the markers of its last transaction."""
+"""The last epoch of a producer; one more is reserved for the markers of its last transaction."""
 BUMPS_EPOCH: Final = 2
 """Transaction version with which every end bumps the epoch (KIP-890)."""
 
@@ -75,7 +75,7 @@ _END_V0: Final[Mapping[TransactionState, _Row]] = {
 _END_V5: Final[Mapping[TransactionState, _Row]] = {
     _EMPTY: (_INVALID, END),
     _ONGOING: (END, END),
-    # Whoever has the epoch that these were bumped to is not the producer.
+    # The producer does not have the bumped epoch of these states.
     _PREPARE_COMMIT: (_FENCED, _FENCED),
     _PREPARE_ABORT: (_FENCED, _FENCED),
     _COMPLETE_COMMIT: (_INVALID, END),
@@ -96,13 +96,13 @@ _RETRIED_END_V5: Final[Mapping[TransactionState, _Row]] = {
 def end_outcome(
     state: TransactionState, *, commit: bool, bumps_epoch: bool, is_retry: bool
 ) -> Outcome:
-    """What EndTxn gets in `state`; `is_retry`: it has the epoch before the last bump."""
+    """The outcome of EndTxn in `state`; `is_retry`: it has the epoch before the last bump."""
     table = _RETRIED_END_V5 if is_retry else _END_V5 if bumps_epoch else _END_V0
     return table[state][0 if commit else 1]
 
 
 def new_id(producer_id: int, timeout_ms: int, timestamp: Timestamp) -> TransactionMetadata:
-    """A transactional id that was unknown."""
+    """A new transactional id."""
     return TransactionMetadata(
         producer_id, 0, timeout_ms, _EMPTY, {}, timestamp, NO_TIMESTAMP, producer_id
     )
@@ -126,14 +126,14 @@ def initialized(
 def rotated(
     transaction: TransactionMetadata, producer_id: int, timeout_ms: int, timestamp: Timestamp
 ) -> TransactionMetadata:
-    """After InitProducerId of a producer whose epochs are used up."""
+    """After InitProducerId of a producer whose epochs are exhausted."""
     return initialized(transaction, 0, timeout_ms, timestamp)._replace(producer_id=producer_id)
 
 
 def with_partitions(
     transaction: TransactionMetadata, added: Partitions, client_version: int, timestamp: Timestamp
 ) -> TransactionMetadata:
-    """With further partitions, the first of which begin the transaction."""
+    """With more partitions; the first ones begin the transaction."""
     partitions = dict(transaction.partitions)
     for topic, numbers in added.items():
         partitions[topic] = partitions.get(topic, frozenset()) | numbers
@@ -150,7 +150,7 @@ def with_partitions(
 def ended(
     transaction: TransactionMetadata, commit: bool, timestamp: Timestamp
 ) -> TransactionMetadata:
-    """At the beginning of the end: markers have the epoch of the transaction."""
+    """At the start of the end: markers have the epoch of the transaction."""
     return _to(
         transaction, _PREPARE_COMMIT if commit else _PREPARE_ABORT, timestamp, client_version=0
     )
@@ -159,7 +159,7 @@ def ended(
 def ended_at_next_epoch(
     transaction: TransactionMetadata, commit: bool, next_id: int | None, timestamp: Timestamp
 ) -> TransactionMetadata:
-    """At the beginning of the end: markers have the next epoch.
+    """At the start of the end: markers have the next epoch.
 
     `next_id` is the next producer id, if the epoch is `LAST_EPOCH`.
     """
@@ -169,7 +169,7 @@ def ended_at_next_epoch(
         timestamp,
         producer_epoch=transaction.producer_epoch + 1,
         next_producer_id=NO_PRODUCER_ID if next_id is None else next_id,
-        # Without partitions there was no transaction, and it begins now.
+        # A transaction without partitions begins now.
         start=transaction.start if transaction.state is _ONGOING else timestamp,
         client_version=BUMPS_EPOCH,
     )
@@ -190,14 +190,14 @@ def completed(transaction: TransactionMetadata, timestamp: Timestamp) -> Transac
 
 
 def after_end(ending: TransactionMetadata) -> tuple[int, int]:
-    """Producer id and epoch after the end that has begun."""
+    """Producer id and epoch after the pending end."""
     if ending.next_producer_id != NO_PRODUCER_ID:
         return ending.next_producer_id, 0
     return ending.producer_id, ending.producer_epoch
 
 
 def missing(transaction: TransactionMetadata, partitions: Partitions) -> Partitions:
-    """Those of the partitions that are not in the transaction."""
+    """The partitions that are not in the transaction."""
     return {
         topic: lacking
         for topic, numbers in partitions.items()
@@ -206,7 +206,7 @@ def missing(transaction: TransactionMetadata, partitions: Partitions) -> Partiti
 
 
 def size_at_most(transactional_id: str, metadata: TransactionMetadata) -> int:
-    """A number of bytes that the batch of its record does not exceed."""
+    """Upper bound of the size in bytes of the batch of its record."""
     topics = sum(
         len(topic) + 4 * len(numbers) + 12 for topic, numbers in metadata.partitions.items()
     )
