@@ -362,7 +362,9 @@ async def test_a_node_that_is_always_the_wrong_one_is_an_error_in_the_end() -> N
         )
         async with Cluster(fake.config()) as cluster:
             await cluster.metadata()
-            with pytest.raises(RebootstrapRequiredError):
+            with pytest.raises(
+                RebootstrapRequiredError, match=r"metadata\.cluster\.check\.enable=false"
+            ):
                 await cluster.connection(0, "other")
         async with Cluster(fake.config(metadata_cluster_check_enable=False)) as cluster:
             await cluster.metadata()

@@ -183,6 +183,24 @@ async def test_the_controller_judges_the_client_of_the_other_worker() -> None:
         assert answer.topics[0].error_code is ErrorCode.topic_authorization_failed
 
 
+async def test_each_worker_is_the_node_of_its_own_id() -> None:
+    """ApiVersions v5 at each, with the cluster and the node ids that any of them reports."""
+    async with Crew(2) as crew:
+        reported = await (await crew.peer(1)).ask("metadata", 12, topics=[])
+        for broker in reported.brokers:
+            index = broker.port - crew.port
+            for node_id in range(2):
+                answer = await (await crew.peer(index)).ask(
+                    "api_versions",
+                    5,
+                    **_software(),
+                    cluster_id=reported.cluster_id,
+                    node_id=node_id,
+                )
+                is_expected = node_id == broker.node_id
+                assert (answer.error_code is ErrorCode.none) is is_expected
+
+
 async def test_levels_of_loggers_are_those_of_a_worker() -> None:
     async with Crew() as crew:
         peer = await crew.peer(1)

@@ -86,7 +86,8 @@ async def request_versions(submit: Submit, expected: ExpectedNode | None = None)
         if response.error_code is ErrorCode.rebootstrap_required and expected is not None:
             raise RebootstrapRequiredError(
                 f"the broker is not node {expected.node_id} of cluster {expected.cluster_id}: the "
-                "client starts again from the bootstrap servers"
+                "client starts again from the bootstrap servers (a proxy that changes node ids "
+                "needs metadata.cluster.check.enable=false)"
             )
         if response.error_code is not ErrorCode.unsupported_version or version == 0:
             raise KafkaError(response.error_code, "to ApiVersions")
