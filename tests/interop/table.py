@@ -108,7 +108,7 @@ processes them in a group.
   failures that are retried.
 
 kafka-go's own tests pass (`test_kafka_go_suite.py`, `make test-long`), except for those of quotas,
-ACLs and SASL users, and those that Apache Kafka 4.3 does not pass either.
+ACLs and SASL users, and those that Apache Kafka 4.4 does not pass either.
 """
 COLUMNS = {
     "rebalances": "test_groups.test_every_record_is_processed_across_rebalances",
