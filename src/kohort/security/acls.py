@@ -1,8 +1,8 @@
 """Access control lists: entries, and an index for decisions.
 
-An entry allows or denies a principal one operation on resources, from one host or network. Which
-entries apply to a resource: those with its very name, those with the name `*`, and those with a
-prefix of its name. The rules are those of Kafka's StandardAuthorizer:
+An entry allows or denies a principal one operation on resources, from one host or network. It
+applies to a resource if it has the resource's name, the name `*`, or a prefix of the name. The
+rules are those of Kafka's StandardAuthorizer:
 
 1. an entry that denies the operation decides;
 2. otherwise an entry that allows it: READ, WRITE, DELETE and ALTER also allow DESCRIBE, and
