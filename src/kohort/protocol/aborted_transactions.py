@@ -1,8 +1,8 @@
-"""Which batches of a Fetch response count: neither control batches nor aborted transactions.
+"""Selects the committed batches of a Fetch response: no control batches, no aborted ones.
 
 A Fetch response under `read_committed` names the aborted transactions of its range, each by its
-producer id and first offset. Their records are part of the response, and the reader leaves them
-out. From the first offset on, it drops every transactional batch of that producer up to the
+producer id and first offset. Their records are part of the response, and the reader must skip
+them. From the first offset on, it drops every transactional batch of that producer up to the
 producer's ABORT marker (Kafka's CompletedFetch).
 """
 
@@ -18,7 +18,7 @@ AbortedTransaction: TypeAlias = tuple[int, int]
 
 
 class AbortedTransactions:
-    """Filter that is given the batches of one partition in the order of their offsets."""
+    """Filter for the batches of one partition, in the order of their offsets."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         self._later = sorted(transactions, key=lambda transaction: transaction[1], reverse=True)
@@ -44,7 +44,7 @@ class AbortedTransactions:
 def committed_batches(
     data: Buffer, aborted: Iterable[AbortedTransaction] = ()
 ) -> Iterator[tuple[int, Header]]:
-    """(position, header) of each whole batch with records that count.
+    """(position, header) of each whole batch with committed records.
 
     Raises KafkaError CORRUPT_MESSAGE or INVALID_RECORD where there is no batch.
     """

@@ -15,7 +15,7 @@
 
 and then the records, compressed together by the codec.
 
-The header is read with one `unpack_from`; code that only passes a batch on reads nothing else.
+The header is read with one `unpack_from`; code that only forwards a batch reads nothing else.
 """
 
 import struct
@@ -127,7 +127,7 @@ def read_header(data: Buffer, position: int = 0) -> Header:
 def iterate(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
     """(position, header) of each whole batch in `data` from `position` on.
 
-    A last batch that is cut is left out, because a Fetch response may end with one. Raises
+    A truncated last batch is left out, because a Fetch response may end with one. Raises
     KafkaError where no batch can be read: UNSUPPORTED_FOR_MESSAGE_FORMAT for a magic other than 2,
     else CORRUPT_MESSAGE. `columnar.kernels.scan` is the same walk in machine code, and
     `log.scan.whole_batches` reads lengths alone; tests compare them with this one.
@@ -154,7 +154,7 @@ def iterate(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
 
 
 def crc_is_right(batch: Buffer, header: Header) -> bool:
-    """Whether the bytes of one batch are those that its producer sent."""
+    """Whether the CRC of one batch matches its bytes."""
     return crc32c(memoryview(batch)[ATTRIBUTES_AT : header.size]) == header.crc
 
 

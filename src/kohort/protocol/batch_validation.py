@@ -18,8 +18,8 @@ All fields of the header and the CRC are always checked. Of the records:
   uncompressed is stored with the deltas that it has. All three were observed on Kafka 4.4.
 
 Three error codes are unexpected, and were observed on Kafka 4.4. Records that do not decompress are
-UNKNOWN_SERVER_ERROR. A cut batch is INVALID_RECORD, as no whole batch is there. A cut second batch
-is dropped without an error.
+UNKNOWN_SERVER_ERROR. A truncated batch is INVALID_RECORD, as there is no whole batch. A truncated
+second batch is dropped without an error.
 """
 
 from collections.abc import Iterable, Iterator
@@ -64,11 +64,11 @@ _ABANDONED_CHECK_RECORDS: Final = 1_024
 
 
 class HeavyBatchError(Exception):
-    """Validation of this batch may take longer than an event loop can wait: use another thread."""
+    """Validation of this batch may block the event loop too long: use another thread."""
 
 
 class AbandonedError(Exception):
-    """Nobody waits for the result of this validation any more."""
+    """The request of this validation was abandoned."""
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ def validate(
     _validate_header(header)
     content, start = _records(batch, header, effort)
     if not must_read:
-        # The largest timestamp counts, whatever the header says.
+        # The largest timestamp of the records counts, not the header's.
         latest = header.base_timestamp + records.measure(content, start, header.record_count)
         must_read = not rules.log_append_time and latest != header.max_timestamp
         if must_read and effort.quick and header.record_count > QUICK_READ:

@@ -1,8 +1,8 @@
 """Frames: four bytes of size (big-endian, signed), then that many bytes.
 
-A push parser: received bytes are fed, and whole frames are taken out. A frame is returned *with*
-its size in front, which avoids a copy in the usual case of one request in one read; its content
-starts at `CONTENT`. The reader holds only bytes that were fed and are not part of a returned frame.
+A push parser: `feed` adds received bytes, `next_frame` returns whole frames. A frame includes its
+size, which avoids a copy in the usual case of one request per read; its content starts at
+`CONTENT`. The reader keeps only bytes that are not part of a returned frame.
 """
 
 from io import BytesIO
@@ -28,11 +28,11 @@ _OTHER_PROTOCOLS: Final = {
     b"PROX": "a header of the PROXY protocol",
     b"\r\n\r\n": "a header of the PROXY protocol",
 }
-"""By their first bytes, which are the size of no frame up to 200 MB."""
+"""Other protocols by their first bytes, which are no size of a frame up to 200 MB."""
 
 
 class MalformedError(KohortError, ValueError):
-    """Bytes that are no frame, or no request: their connection cannot be understood any further."""
+    """Bytes are no valid frame or request: the rest of the connection cannot be parsed."""
 
 
 class OtherProtocolError(MalformedError):
@@ -44,7 +44,7 @@ class OtherProtocolError(MalformedError):
 def other_protocol(size: int) -> OtherProtocolError | None:
     """The error for the first four bytes of a connection, taken for a size.
 
-    None if they are of no other protocol that is known.
+    None if they belong to no known protocol.
     """
     start = _SIZE.pack(size)
     protocol = _OTHER_PROTOCOLS.get(start) or _OTHER_PROTOCOLS.get(start[:2])
@@ -56,11 +56,10 @@ def other_protocol(size: int) -> OtherProtocolError | None:
 
 
 class FrameReader:
-    """Takes bytes, gives frames.
+    """Parses bytes to frames.
 
     `limit` is the largest content in bytes that is accepted (Kafka's `socket.request.max.bytes`); a
-    larger or a negative size raises `MalformedError` from `next_frame` before any of it is waited
-    for.
+    larger or a negative size raises `MalformedError` from `next_frame` before its content arrives.
     """
 
     __slots__ = ("_data", "_partial", "_position", "limit")
@@ -125,9 +124,9 @@ class FrameReader:
         return partial.getvalue()
 
     def wanted(self) -> int:
-        """Bytes of the frame that is next, its size included.
+        """Size in bytes of the next frame, including its size field.
 
-        `CONTENT` while even the size is unknown.
+        `CONTENT` while the size is unknown.
         """
         data, position = self._data, self._position
         if self._partial is not None:
@@ -141,12 +140,12 @@ class FrameReader:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was fed has been taken."""
+        """Whether all fed bytes were returned."""
         return not self._data and self._partial is None
 
     @property
     def buffered(self) -> int:
-        """Bytes fed and not yet taken."""
+        """Number of fed bytes that were not returned yet."""
         partial = 0 if self._partial is None else self._partial.tell()
         return partial + len(self._data) - self._position
 

@@ -7,10 +7,10 @@ Kafka accepts: unknown tagged fields, which a newer client may send; text that i
 retention of more years than Python's timedelta has; a time before 1970, which stands for none; an
 error code of a later release, which is read as UNKNOWN_SERVER_ERROR.
 
-A message that fails the check in `bounds_check` is therefore walked over step by step, along its
-lengths and counts. Invalid messages are refused. Parts that kio refuses are cut out, or replaced by
-the value that Kafka reads. The steps are derived from kio's own schema classes, so there is no
-second description of the messages.
+A message that fails the check in `bounds_check` is therefore walked step by step, along its lengths
+and counts. Invalid messages are refused. Parts that kio refuses are removed, or replaced by the
+value that Kafka reads. The steps are derived from kio's own schema classes, so there is no second
+description of the messages.
 """
 
 import struct
@@ -80,7 +80,7 @@ class _Message:
             )
 
     def replace(self, start: int, stop: int, replacement: bytes = b"") -> None:
-        """Have other bytes, or none, in place of [start, stop)."""
+        """Replace [start, stop) by other bytes, or remove it."""
         if len(self.patches) >= MAX_PATCHES:
             raise MalformedError(f"more than {MAX_PATCHES} fields that are not as they should be")
         self.patches.append((start, stop, replacement))
@@ -95,7 +95,7 @@ class _Message:
 
 
 _Step: TypeAlias = Callable[[_Message, int], int]
-"""Passes over a field that starts at the offset, gives the offset behind it.
+"""Skips a field that starts at the offset. Returns the offset after it.
 
 At the end of the data: IndexError, struct.error, or an offset beyond it.
 """
@@ -228,7 +228,7 @@ def _compact_string_step(message: _Message, position: int) -> int:
 
 
 def _not_utf8(data: bytes) -> str | None:
-    """None if it is UTF-8, else what Java makes of it: U+FFFD for what cannot be read."""
+    """None if it is UTF-8, else Java's decoding, with U+FFFD for invalid bytes."""
     try:
         data.decode()
     except UnicodeDecodeError:

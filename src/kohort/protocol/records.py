@@ -6,8 +6,8 @@
               headers: [name: string, value: bytes or null]
 
 Every number is a zigzag varint (small ones, negative or not, take one byte), and both deltas are
-relative to the batch header. So a record is never read without its batch, but its bytes stay right
-wherever the batch is put in a log.
+relative to the batch header. So a record is never read without its batch, but its bytes stay valid
+wherever the batch is in a log.
 
 Pure Python reads a record in a microsecond or two. Most numbers in it take one byte, hence the fast
 path `byte < 128` written out where it counts; `read_zigzag_varint` reads the rest.
@@ -54,14 +54,14 @@ def encode_varint(number: int) -> bytes:
 
 
 SMALL_VARINTS = tuple(map(encode_varint, range(1024)))
-"""Varints of 0 to 1023, ready made: nearly all lengths and deltas there are."""
+"""Precomputed varints of 0 to 1023: nearly all lengths and deltas."""
 
 _SMALLEST = 7
 """Bytes of a record with neither key, value nor headers."""
 _SMALLEST_RAW = 6 << 1
 """Its length in zigzag encoding."""
 _RUN = 128
-"""Records of one size that are looked for at once; more would cost too much where sizes vary."""
+"""Number of records that are compared at once for equal sizes; more is slow if sizes vary."""
 _EVEN = bytes(range(0, 256, 2))
 _INT64_MIN = -(1 << 63)
 """Below every timestamp delta."""
@@ -271,8 +271,8 @@ def numbered(data: Buffer, position: int, count: int) -> bytes:
 def _largest_of_run(data: Buffer, start: int, step: int, count: int) -> int | None:
     """The largest of `count` timestamp deltas at `start` and every `step` bytes on.
 
-    None if they differ in length, are longer than two bytes, or one is negative: those are read one
-    by one.
+    None if they differ in length, are longer than two bytes, or any is negative; the caller then
+    reads them one by one.
     """
     end = start + count * step
     low = bytes(data[start:end:step])
@@ -329,10 +329,10 @@ def walk(data: Buffer, position: int, count: int) -> Iterator[RawRecord]:
 def read_pairs(
     data: bytes, position: int, end: int, count: int
 ) -> list[tuple[bytes, bytes | None]] | None:
-    """Key and value of the `count` records from `position` to `end`; None if `walk` has to judge.
+    """Key and value of the `count` records from `position` to `end`; None if `walk` is needed.
 
-    It reads what small batches of group state have, in half a microsecond a record: keys, deltas of
-    one byte, lengths of one or two, and no headers.
+    It reads the usual records of small batches of group state, in half a microsecond each: with
+    keys, deltas of one byte, lengths of one or two bytes, and no headers.
     """
     pairs: list[tuple[bytes, bytes | None]] = []
     cursor = position
@@ -387,7 +387,7 @@ def decode(
 
 
 def _validate_count(data: Buffer, position: int, count: int) -> None:
-    """Refuse a count that cannot be true before counting to it: it may be two thousand million."""
+    """Refuse an impossible count, which may be 2^31, before a loop over it."""
     if count * _SMALLEST > len(data) - position:
         raise invalid(f"{len(data) - position} bytes do not hold {count} records")
 
@@ -449,7 +449,7 @@ def _end_of_headers(data: Buffer, position: int) -> int:
 
 
 def read_zigzag_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """The zigzag varint at `position`, and where it ends.
+    """The zigzag varint at `position`, and the offset after it.
 
     Raises IndexError at the end of `data`.
     """

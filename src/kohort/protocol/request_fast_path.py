@@ -1,8 +1,8 @@
 """Parsers for the most frequent requests, which read them straight from their bytes.
 
-They are a second implementation of what `messages.decode_request` reads, and only of usual
-requests. None stands for any other (long or missing strings, tagged fields, text that is not UTF-8,
-too few bytes), which `decode_request` then reads or refuses. A test compares both.
+They are a second implementation of `messages.decode_request` for usual requests. They return None
+for all others (long or missing strings, tagged fields, text that is not UTF-8, too few bytes),
+which `decode_request` then reads or refuses. A test compares both.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Member: TypeAlias = tuple[str, int, str, str | None]
 Columns: TypeAlias = tuple[bytes, Sequence[int], Sequence[bytes]]
 """One topic of an OffsetCommit: its name, or from v10 its id, as bytes.
 
-Its partitions; and for each of them the int64 offset and the int32 leader epoch, as they came.
+Then its partitions, and for each the encoded int64 offset and int32 leader epoch.
 """
 
 _HEARTBEAT_INSTANCE_ID_SINCE: Final = 3
@@ -90,17 +90,17 @@ _NOTHING_NEW: Final = {
     0: (bytes.fromhex("00 ffffffff 00 00 00 00"),),
     1: (bytes.fromhex("00 ffffffff 00 00 00 00 00"), bytes.fromhex("00 ffffffff 00 01 00 00 00")),
 }
-"""By version, what follows the instance id of a ConsumerGroupHeartbeat that leaves all out.
+"""By version: bytes after the instance id of a ConsumerGroupHeartbeat without optional fields.
 
-Those are rack, rebalance timeout, names, regular expression (v1), assignor, partitions and tags.
-librdkafka always has a regular expression, an empty one.
+The fields are rack, rebalance timeout, names, regular expression (v1), assignor, partitions and
+tags. librdkafka always has a regular expression, an empty one.
 """
 
 
 def read_steady_heartbeat(data: bytes, start: int, version: int) -> Member | None:
     """(group id, member epoch, member id, instance id) of a ConsumerGroupHeartbeatRequest v0-1.
 
-    None also if it says more than that.
+    None also if it has other fields.
     """
     try:
         member_at = start + data[start]
@@ -163,7 +163,7 @@ OFFSET_BYTES: Final = 18
 leader epoch, then a byte each for the metadata (null or empty) and the tags.
 """
 _MAX_PARTITIONS: Final = 1_000
-"""Most partitions of a topic that are read here; a layout is kept for each number of them."""
+"""Maximum partitions per topic for this reader; it caches one layout per number of them."""
 
 
 def read_offset_commit(

@@ -4,10 +4,9 @@ A subscription has topics and user data in v0, owned partitions in v1 (KIP-429),
 which they were owned in v2 (KIP-792), the rack in v3 (KIP-881). Assignments v0-3 are alike. Both
 begin with their version, an int16, and are never flexible.
 
-Members of different ages share a group. A higher version is therefore read with the highest known
-one, and bytes behind it are ignored, as in Java's ConsumerProtocol. The coordinator reads only the
-v0 prefix of subscriptions (`subscribed_topics`), to decide which offsets may expire. To it the rest
-is opaque.
+A group may have clients of different releases. A higher version is therefore read as the highest
+known one, and trailing bytes are ignored, as in Java's ConsumerProtocol. The coordinator reads only
+the v0 prefix of subscriptions (`subscribed_topics`), to decide which offsets may expire.
 """
 
 from collections.abc import Iterable
@@ -121,7 +120,7 @@ def _known(version: int) -> int:
 
 
 def _read(name: str, version: int, data: bytes) -> Any:
-    """The blob's content as kio has it. Raises `MalformedError`."""
+    """The blob's content in kio's class. Raises `MalformedError`."""
     return _reader(name, version)(data, _VERSION.size)
 
 

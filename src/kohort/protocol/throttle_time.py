@@ -1,6 +1,6 @@
-"""Tells a client for how long it must wait: the field `throttle_time_ms` of a response.
+"""Sets the field `throttle_time_ms` of an encoded response.
 
-Responses are encoded before that is known. Nearly all have 0, and the few others are changed.
+Responses are encoded before the time is known. Nearly all have 0, and the few others are patched.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def with_throttle_time(
 @cache
 def _has_field(api_key: int, version: int) -> bool:
     if not ALL_APIS[api_key].serves(version):
-        return False  # an ApiVersions request that is told the versions
+        return False  # the response to an ApiVersions request of an unsupported version
     schema: Any = load_response_schema(api_key, version)
     return "throttle_time" in schema.__dataclass_fields__
 

@@ -18,7 +18,7 @@ from kohort.protocol.packing import pack_int16, pack_int32, pack_uuid, pack_vari
 from kohort.protocol.schema import Shape, shape
 
 Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
-"""(entity, append): hands the entity's bytes on, piece by piece."""
+"""(entity, append): passes the bytes of the entity to `append` in pieces."""
 
 _PARTS_PER_PIECE: Final = 4_096
 _CODES: Final = {
@@ -35,8 +35,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def encode(entity: Any) -> bytes:
     """The bytes of a message, without any header.
 
-    Raises what Python raises for values that the schema has no room for: TypeError, AttributeError,
-    struct.error.
+    Raises TypeError, AttributeError or struct.error for values that the schema does not allow.
     """
     parts: list[bytes] = []
     entity_type: Any = type(entity)
@@ -45,7 +44,7 @@ def encode(entity: Any) -> bytes:
 
 
 def encode_in_pieces(entity: Any) -> list[bytes]:
-    """`encode`, slower, for a thread beside the event loop: joining few bytes at a time.
+    """`encode` in small pieces, slower, for a thread beside the event loop.
 
     A single join of a million parts would hold up the other threads for 50 ms.
     """
@@ -77,7 +76,7 @@ def _compiled(lines: list[str], names: dict[str, Any]) -> Write:
 
 
 def _struct_lines(entity_type: Any, names: dict[str, Any]) -> Iterator[str]:
-    """Lines that write `e`; what they call is put into `names`."""
+    """Lines that write `e`; adds the functions that they call to `names`."""
     codes, values = "", []
     for field in (field for field in fields(entity_type) if "tag" not in field.metadata):
         field_shape = shape(field)
@@ -134,7 +133,7 @@ def _variable_lines(
 
 
 def _blob_lines(field_shape: Shape, value: str, flexible: bool) -> Iterator[str]:
-    """A string or bytes; None raises where there is no null."""
+    """Lines that write a string or bytes; None raises if the field is not nullable."""
     size = (
         "varint(len(v) + 1)"
         if flexible
