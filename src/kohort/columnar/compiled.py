@@ -22,7 +22,7 @@ _ABOUT: Final = "machine_code.json"
 
 
 class Compiled:
-    """Kernels as LLVM has them."""
+    """Compiled kernels, as LLVM bitcode and object file."""
 
     def __init__(self, bitcode: bytes, object_file: bytes, triple: str, sources: str) -> None:
         self.bitcode = bitcode
@@ -30,7 +30,7 @@ class Compiled:
         self.triple = triple
         """Platform of the object file."""
         self.sources = sources
-        """Digest of what was compiled."""
+        """Digest of the compiled sources."""
 
     def save(self, directory: Path) -> None:
         """Write it for `load`. Raises OSError."""
@@ -38,7 +38,7 @@ class Compiled:
         for name, content in (
             (_BITCODE, self.bitcode),
             (_OBJECT, self.object_file),
-            (_ABOUT, about),  # last: it says what the others are
+            (_ABOUT, about),  # last: it describes the others
         ):
             new = directory / f"{name}.{os.getpid()}"
             new.write_bytes(content)
@@ -46,7 +46,7 @@ class Compiled:
 
 
 def load(directory: Traversable) -> Compiled | None:
-    """What `save` wrote, None if there is nothing."""
+    """Load the output of `save`, None if there is none."""
     try:
         about = json.loads((directory / _ABOUT).read_bytes())
         return Compiled(

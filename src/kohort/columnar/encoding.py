@@ -101,7 +101,7 @@ class Rows:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, now: int) -> Self:
-        """From the column `value`, and `key`, `headers` and `timestamp` if they are there.
+        """From the column `value`, and `key`, `headers` and `timestamp` if present.
 
         A null timestamp becomes `now` (ms). Raises KafkaError INVALID_RECORD.
         """

@@ -27,7 +27,7 @@ from kohort.protocol.aborted_transactions import AbortedTransaction
 from kohort.protocol.compression import Buffer
 
 _TOGETHER: Final = PayloadLimits(2_000, 256 * 1024)
-"""What an application has done with before more is made: the memory is used again and again."""
+"""Size of the parts that an application processes in turn, in reused memory."""
 
 
 class Fields(NamedTuple):
@@ -46,7 +46,7 @@ class Fields(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What the headers of whole batches say."""
+    """Values from the headers of whole batches."""
 
     size: int
     next_offset: int

@@ -21,7 +21,7 @@ _COMPILER: Final = "kohort.columnar.numba_compiler"
 
 @cache
 def addresses() -> Mapping[str, int]:
-    """Where each kernel is in memory, by name. Raises KohortError if they cannot be had."""
+    """Address of each kernel, by name. Raises KohortError if they cannot be compiled."""
     compiled = load(HERE)
     if compiled is None or compiled.sources != sources():
         compiled = _compile()
@@ -35,7 +35,7 @@ _engines: Final[list[Any]] = []
 
 
 def _compile() -> Compiled:
-    """Have another process compile: this one goes on without numba's memory."""
+    """Compile in another process, so that this one does not keep numba's memory."""
     command = [sys.executable, "-m", _COMPILER, str(HERE)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -50,7 +50,7 @@ def _compile() -> Compiled:
 
 
 def engine_of(compiled: Compiled) -> Any:
-    """What owns its machine code, by LLVM's MCJIT."""
+    """The MCJIT engine that owns its machine code."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()

@@ -85,7 +85,7 @@ class _Together:
         self.size += len(records)
 
     def payload(self) -> Payload:
-        """Good until the next batch is added in this thread. Raises KafkaError CORRUPT_MESSAGE."""
+        """Valid until the next batch is added in this thread. Raises KafkaError CORRUPT_MESSAGE."""
         batches = np.array(self._batches, np.int64)
         _validate_counts(batches)
         return Payload(_scratch.first(self.size), batches)
@@ -157,7 +157,7 @@ def _inflated(
 
 
 def crcs_are_right(view: memoryview, batches: Table) -> bool:
-    """Whether the bytes of these batches in `view` are what their producers sent."""
+    """Whether the CRCs of these batches in `view` match their bytes."""
     return all(
         crc32c(view[position + ATTRIBUTES_AT : position + size]) == crc
         for position, size, crc in batches[:, _CHECKED].tolist()
