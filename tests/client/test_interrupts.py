@@ -216,7 +216,9 @@ def test_an_interrupt_while_waiting_for_a_batch_loses_none(
             at += 1
             points = Points(at, interrupt)
             try:
-                with each_instruction(points, "_next", "_finish", "_take", "run", "run_to_its_end"):
+                with each_instruction(
+                    points, "_next", "_finish", "_take", "_fetch_batch", "run", "run_to_its_end"
+                ):
                     batch = take()
             except KeyboardInterrupt:
                 continue

@@ -122,9 +122,9 @@ class Shop:
             transaction_timeout_ms=TIMEOUT_MS,
         )
         cluster: Any = brokers
-        self.transactions = Transactions(cluster, config, "t", "test", self._settle)
+        self.transactions = Transactions(cluster, config, "t", "test", self._await_deliveries)
 
-    async def _settle(self) -> None:
+    async def _await_deliveries(self) -> None:
         """Nothing waits."""
 
     def transaction(self, *, wait: bool) -> Transaction:

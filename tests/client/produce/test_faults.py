@@ -262,10 +262,10 @@ async def test_no_batch_is_due_while_batches_with_old_sequences_are_in_flight() 
         batch.append(None, b"value", (), 0)
         batch.close()
         partition.waiting.append(batch)
-    sent = partition.take(ProducerId(1, 0))
+    sent = partition.next_batch(ProducerId(1, 0))
     assert sent is not None
     partition.reset_sequences()
-    assert partition.take(ProducerId(1, 1)) is None
+    assert partition.next_batch(ProducerId(1, 1)) is None
     assert partition.due(0.0, skip_linger=True) == float("inf")
     partition.succeeded(sent)
     assert partition.due(0.0, skip_linger=True) == 0.0

@@ -94,7 +94,7 @@ class Consumer(MethodHints, Generic[K, V]):
         )
         self._assignment_order = asyncio.Lock()
         """Assignments are made one after the other: each depends on the one before."""
-        self._is_taking = False
+        self._is_fetching = False
         self._closing: asyncio.Task[None] | None = None
         self._own_loop: asyncio.AbstractEventLoop | None = None
 
@@ -336,7 +336,7 @@ class Consumer(MethodHints, Generic[K, V]):
             record = self._next_record()
             if record is not None:
                 return record
-            if await self._take(_WAIT_MS) is not None:
+            if await self._fetch_batch(_WAIT_MS) is not None:
                 self._cursor.iterate()
 
     async def next_batch(
@@ -350,7 +350,7 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         self._committer.finish()
         self._hand_back()
-        batch = await self._take(max_wait_ms, before)
+        batch = await self._fetch_batch(max_wait_ms, before)
         if batch is not None:
             self._hand_out(batch, batch.next_offset)
         return batch
@@ -382,7 +382,7 @@ class Consumer(MethodHints, Generic[K, V]):
                 return record
             if not self.is_before(ends):
                 return None
-            if await self._take(_WAIT_MS, ends) is not None:
+            if await self._fetch_batch(_WAIT_MS, ends) is not None:
                 self._cursor.iterate()
 
     def _next_record_before(self, ends: Mapping[TopicPartition, int]) -> Record[K, V] | None:
@@ -407,21 +407,21 @@ class Consumer(MethodHints, Generic[K, V]):
         if batch is self._cursor.batch:
             self._hand_out(batch, offset)
 
-    async def _take(
+    async def _fetch_batch(
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
     ) -> Batch[K, V] | None:
-        if self._is_taking:
+        if self._is_fetching:
             raise KohortError(
                 "another task already reads the consumer, and each record goes to one reader only. "
                 "Read it in one task, and pass records on to others"
             )
-        self._is_taking = True
+        self._is_fetching = True
         try:
-            return await self._take_alone(max_wait_ms, before)
+            return await self._fetch_batch_alone(max_wait_ms, before)
         finally:
-            self._is_taking = False
+            self._is_fetching = False
 
-    async def _take_alone(
+    async def _fetch_batch_alone(
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None
     ) -> Batch[K, V] | None:
         self._own_loop = own_loop(self._own_loop, "consumer")

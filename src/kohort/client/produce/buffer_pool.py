@@ -23,7 +23,7 @@ class BufferPool:
         """Whether `size` more bytes may be taken; a record above the limit is admitted alone."""
         return not self.used or self.used + size <= self.limit
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Count `size` bytes as used."""
         self.used += size
 

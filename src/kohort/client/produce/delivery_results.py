@@ -110,24 +110,24 @@ class DeliveryResults:
             self._retry(partition, batch, error)
         else:
             partition.failed(batch)
-            self.settle(batch, error)
+            self.give_up(batch, error)
 
     def _retry(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
         batch.last_error = error
         if (failure := self._ids.failure) is not None:
             partition.failed(batch)
-            self.settle(batch, failure)
+            self.give_up(batch, failure)
             return
         now = asyncio.get_running_loop().time()
         if now >= batch.created + self._config.delivery_timeout_s:
             partition.failed(batch)
-            self.settle(batch, self.timed_out(batch))
+            self.give_up(batch, self.timed_out(batch))
             return
         self._counters.resent_batches += 1
         backoff = self._backoffs.setdefault(batch.tp, self._cluster.backoff())
         partition.retry(batch, now + backoff.after(error, f"producing to {batch.tp}"))
 
-    def settle(self, batch: ProduceBatch, error: Exception) -> None:
+    def give_up(self, batch: ProduceBatch, error: Exception) -> None:
         """Give the batch up."""
         self._ids.given_up(batch, error)
         self._counters.failed_records += batch.count

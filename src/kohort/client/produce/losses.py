@@ -61,7 +61,7 @@ class Losses:
         """Forget the failed batches: their errors are raised elsewhere."""
         self._failed.clear()
 
-    def take(self) -> UndeliveredError | None:
+    def pop_error(self) -> UndeliveredError | None:
         """The errors that no caller got; None if there are none. They are forgotten."""
         failed = tuple(self._failed)
         self._failed.clear()
@@ -69,5 +69,5 @@ class Losses:
 
     def raise_all(self) -> None:
         """Raise UndeliveredError with the errors that no caller got, if there are any."""
-        if (losses := self.take()) is not None:
+        if (losses := self.pop_error()) is not None:
             raise fresh(losses)

@@ -80,7 +80,7 @@ class ProducePartition:
         due_at = 0.0 if first.is_closed or skip_linger else first.created + linger_s
         return max(due_at, self.not_before)
 
-    def take(self, producer: ProducerId) -> ProduceBatch | None:
+    def next_batch(self, producer: ProducerId) -> ProduceBatch | None:
         """The next batch to send under that producer id; None while older ones are in flight."""
         if (self._reset or producer != self._producer) and not self._adopt(producer):
             return None

@@ -102,7 +102,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 self.config,
                 self.config.transactional_id,
                 self._purpose,
-                self._settle,
+                self._await_deliveries,
             )
         )
         self._ids: ProducerIdentity = self._transactions or ProducerIds(
@@ -143,7 +143,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             log.exception("records were lost when the producer was closed by another exception")
         finally:
             await self._end()
-            if (dropped := self._losses.take()) is not None:
+            if (dropped := self._losses.pop_error()) is not None:
                 log.error("%s", dropped, exc_info=dropped)
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         batch, is_new = self._open_batch(tp, size, timestamp_ms)
         before = batch.size
         delivery = batch.append(key_bytes, value_bytes, header_pairs, timestamp_ms)
-        self._buffer_pool.take(batch.size - before)
+        self._buffer_pool.reserve(batch.size - before)
         if batch.size >= self.config.batch_size:
             batch.close()
             self._wake_sender()
@@ -297,7 +297,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         )
         batch = self._new_batch(queue, base_timestamp)
         delivery = batch.append_encoded(compressed, size, count, max_timestamp)
-        self._buffer_pool.take(size)
+        self._buffer_pool.reserve(size)
         self._wake_sender()
         return delivery
 
@@ -307,7 +307,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         Raises UndeliveredError with the errors of records whose delivery was not awaited; its text
         counts them by partition.
         """
-        await self._settle_now()
+        await self._await_queued()
         self._losses.raise_all()
 
     def transaction(self, *, wait: bool = False) -> Transaction:
@@ -325,13 +325,13 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             self._take_loop()
         return Transaction(self._transactions, wait=wait)
 
-    async def _settle(self) -> None:
+    async def _await_deliveries(self) -> None:
         """Wait until no record waits or is in flight, including records sent meanwhile."""
         while self._unsettled():
-            await self._settle_now()
+            await self._await_queued()
         self._losses.clear()  # the end of the transaction raises them
 
-    async def _settle_now(self) -> None:
+    async def _await_queued(self) -> None:
         unsettled = self._unsettled()
         for batch in unsettled:
             batch.close()
@@ -428,7 +428,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             is_transactional=self._transactions is not None,
         )
         partition.waiting.append(batch)
-        self._buffer_pool.take(batch.size)
+        self._buffer_pool.reserve(batch.size)
         if self._sender is None:
             self._sender = Sender(
                 self.cluster,
@@ -437,7 +437,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 self._purposes,
                 self._counters,
                 self._buffer_pool,
-                self._settled,
+                self._on_batch_settled,
             )
         self._sender.add(partition)
         return batch
@@ -451,10 +451,10 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if self._sender is not None:
             self._sender.wake()
 
-    def _settled(self, batch: ProduceBatch) -> None:
+    def _on_batch_settled(self, batch: ProduceBatch) -> None:
         self._buffer_pool.give_back(batch.size)
         if batch.halves is not None:
-            self._buffer_pool.take(sum(half.size for half in batch.halves))
+            self._buffer_pool.reserve(sum(half.size for half in batch.halves))
         elif batch.outcome.done.exception() is not None:
             self._losses.add(batch)
 

@@ -89,7 +89,7 @@ class Sender:
         await asyncio.gather(*tasks, return_exceptions=True)
         for batch in self._unsettled():
             text = f"{batch.tp}: the producer was closed before its end"
-            self._results.settle(batch, DeliveryTimeoutError(batch.tp, text))
+            self._results.give_up(batch, DeliveryTimeoutError(batch.tp, text))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -152,7 +152,7 @@ class Sender:
             if size and size + partition.waiting[0].size > self._config.max_request_size:
                 self.wake()
                 break
-            batch = partition.take(producer)
+            batch = partition.next_batch(producer)
             if batch is not None:
                 batches.append((partition, batch))
                 if batch.attempts == 1:
@@ -174,7 +174,7 @@ class Sender:
         earliest = NEVER
         for partition in tuple(self._active):
             for batch in partition.expired(now, timeout):
-                self._results.settle(batch, self._results.timed_out(batch))
+                self._results.give_up(batch, self._results.timed_out(batch))
             if partition.is_idle:
                 del self._active[partition]
             elif partition.waiting:
@@ -295,7 +295,7 @@ class Sender:
         """Give up the batches that wait."""
         for partition in partitions:
             for batch in partition.expired(NEVER, 0.0):
-                self._results.settle(batch, error)
+                self._results.give_up(batch, error)
 
     def _start(self, coroutine: Any) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -315,7 +315,7 @@ class Sender:
         self.failure = KohortError("the event loop ended before the producer was closed")
         batches = self._unsettled()
         for batch in batches:
-            self._results.settle(batch, KohortError(f"{batch.tp}: {self.failure}"))
+            self._results.give_up(batch, KohortError(f"{batch.tp}: {self.failure}"))
         if (lost := undelivered(batches)) is not None:
             log.error("%s", lost)
 
@@ -328,7 +328,7 @@ class Sender:
         for batch in self._unsettled():
             failed = KohortError(f"{batch.tp}: the producer failed: {error!r}")
             failed.__cause__ = error
-            self._results.settle(batch, failed)
+            self._results.give_up(batch, failed)
 
     def _unsettled(self) -> list[ProduceBatch]:
         return [

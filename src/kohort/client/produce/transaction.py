@@ -155,7 +155,7 @@ class Transaction:
         """
         async with self._ending:
             if self._outcome is TransactionOutcome.UNKNOWN:
-                await self._settle()
+                await self._resolve_unknown_commit()
             else:
                 self._validate_open()
                 await self._commit()
@@ -169,10 +169,12 @@ class Transaction:
         finally:
             self._end()
 
-    async def _settle(self) -> None:
+    async def _resolve_unknown_commit(self) -> None:
         """Repeat the commit, unless the next transaction does."""
         await self._to_its_end(
-            self._transactions.settle(lambda: self._outcome is TransactionOutcome.UNKNOWN)
+            self._transactions.resolve_unknown_commit(
+                lambda: self._outcome is TransactionOutcome.UNKNOWN
+            )
         )
         if self._outcome is not TransactionOutcome.COMMITTED:
             raise TransactionAbortedError("the transaction was aborted, nothing of it counts")

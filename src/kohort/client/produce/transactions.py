@@ -41,8 +41,8 @@ log: Final = logging.getLogger("kohort.client.transactions")
 class Transactions:
     """The transactions of one producer; a `ProducerIdentity`.
 
-    `settle` waits until no batch waits or is in flight. It sends waiting batches, unless the
-    transaction failed.
+    `await_deliveries` waits until no batch is queued or in flight. It sends queued batches, unless
+    the transaction failed.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Transactions:
         config: ProducerConfig,
         transactional_id: str,
         purpose: str,
-        settle: Callable[[], Awaitable[None]],
+        await_deliveries: Callable[[], Awaitable[None]],
     ) -> None:
         self.transactional_id = transactional_id
         self.machine = TransactionMachine()
@@ -64,9 +64,9 @@ class Transactions:
             cluster, config, transactional_id, purpose, self.machine, self._progress
         )
         self._timeout_ms = config.transaction_timeout_ms
-        self._settle = settle
+        self._await_deliveries = await_deliveries
         self._lock = asyncio.Lock()
-        self._settling = asyncio.Lock()
+        self._resolving = asyncio.Lock()
         self._initializations = DurationCounter()
         self._offset_commits = DurationCounter()
         self._commits = DurationCounter()
@@ -155,10 +155,11 @@ class Transactions:
     async def begin(self, on_outcome: OnOutcome) -> None:
         """Begin a transaction; an end that was not completed is repeated before.
 
-        Raises as `initialize`, `abort`, and `settle`: then the error is of the last transaction.
+        Raises as `initialize`, `abort`, and `resolve_unknown_commit`; the last raises the error of
+        the last transaction.
         """
         try:
-            await self.settle(lambda: self._progress.is_unknown)
+            await self.resolve_unknown_commit(lambda: self._progress.is_unknown)
         except TransactionAbortedError as error:
             raise TransactionAbortedError(
                 f"the transaction has not begun, as the one before it was aborted: {error}"
@@ -230,7 +231,7 @@ class Transactions:
     async def deliver(self) -> None:
         """Send waiting records until the outcome of each is known. No record may follow."""
         if self.machine.state is not State.COMMITTING:
-            await self._settle()
+            await self._await_deliveries()
             if self.machine.state is State.IN_TRANSACTION:
                 self.machine.commit()
 
@@ -271,12 +272,12 @@ class Transactions:
             log.warning("%s: %s", self.transactional_id, unknown)
             raise fresh(unknown) from error
 
-    async def settle(self, is_unknown: Callable[[], bool]) -> None:
+    async def resolve_unknown_commit(self, is_unknown: Callable[[], bool]) -> None:
         """Repeat the commit of the last transaction, if its outcome is not known.
 
         Raises as `commit`.
         """
-        async with self._settling:
+        async with self._resolving:
             if not is_unknown():
                 return
             try:
@@ -300,7 +301,7 @@ class Transactions:
         self._progress.end(self._progress.final_outcome)  # also if the request fails
         self._raise_if_fatal()
         self.machine.abort(TransactionAbortedError("the transaction is aborted"))
-        await self._settle()
+        await self._await_deliveries()
         self._raise_if_fatal()
         await self._end(commit=False)
         self._raise_if_fatal()

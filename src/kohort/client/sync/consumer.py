@@ -189,7 +189,7 @@ class Consumer(MethodHints, Generic[K, V]):
             record = self._next_record()
             if record is not None:
                 return record
-            self._take_records(None)
+            self._fetch_records(None)
 
     def read_to(self, ends: Mapping[TopicPartition, int]) -> Iterator[Record[K, V]]:
         """The records before these offsets, of these partitions; others wait.
@@ -210,7 +210,7 @@ class Consumer(MethodHints, Generic[K, V]):
                     return record
             if not self._call(lambda: self._consumer.is_before(ends)):
                 return None
-            self._take_records(ends)
+            self._fetch_records(ends)
 
     def _next_record(self, end: int | None = None) -> Record[K, V] | None:
         """The next record of the batch, if it is before `end`; else the batch is left."""
@@ -228,8 +228,8 @@ class Consumer(MethodHints, Generic[K, V]):
             self._use(batch, end)
         return None
 
-    def _take_records(self, before: Mapping[TopicPartition, int] | None) -> None:
-        self._batch, batch = None, self._take(_WAIT_MS, before)
+    def _fetch_records(self, before: Mapping[TopicPartition, int] | None) -> None:
+        self._batch, batch = None, self._fetch_batch(_WAIT_MS, before)
         if batch is not None:
             self._batch, self._remaining = batch, iter(batch)
 
@@ -241,23 +241,23 @@ class Consumer(MethodHints, Generic[K, V]):
         Raises as `__next__`.
         """
         self._leave_batch()
-        batch = self._take(max_wait_ms, before)
+        batch = self._fetch_batch(max_wait_ms, before)
         if batch is not None:
             self._use(batch, batch.next_offset)
         return batch
 
-    def _take(
+    def _fetch_batch(
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
     ) -> Batch[K, V] | None:
         """The next batch, with no record counted as used: deserialization may be interrupted."""
-        batch = self._loop.run_to_its_end(self._take_unused(max_wait_ms, before))
+        batch = self._loop.run_to_its_end(self._fetch_unused(max_wait_ms, before))
         if batch is not None:
             self._position = batch.first_offset
             if self._deserializers is not None:
                 run_here(deserialize(batch, self._deserializers, self._loop.wait))
         return cast("Batch[K, V] | None", batch)
 
-    async def _take_unused(
+    async def _fetch_unused(
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None
     ) -> Batch | None:
         """Runs on the loop, so that an interrupt loses nothing: the batch is returned again."""
@@ -286,17 +286,17 @@ class _RecordsBefore(Generic[K, V]):
 
     def __init__(
         self,
-        take_next: Callable[[Mapping[TopicPartition, int]], Record[K, V] | None],
+        next_record: Callable[[Mapping[TopicPartition, int]], Record[K, V] | None],
         ends: Mapping[TopicPartition, int],
     ) -> None:
-        self._take = take_next
+        self._next_record = next_record
         self._ends = ends
 
     def __iter__(self) -> Iterator[Record[K, V]]:
         return self
 
     def __next__(self) -> Record[K, V]:
-        record = self._take(self._ends)
+        record = self._next_record(self._ends)
         if record is None:
             raise StopIteration
         return record

@@ -331,7 +331,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         Raises UndeliveredError with the errors of records whose delivery was not awaited. If an
         interrupt ends the wait, the error is its cause if it was known by then.
         """
-        self._loop.run_to_its_end(self._settled(self._producer.flush))
+        self._loop.run_to_its_end(self._after_queued(self._producer.flush))
 
     def close(self) -> None:
         """`flush` and close; aborts an open transaction. Idempotent. Raises as `flush`.
@@ -364,7 +364,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     async def _close(self) -> None:
         self._closed = True
         self._room.set()
-        await self._settled(self._producer.close)
+        await self._after_queued(self._producer.close)
 
     async def _close_at_once(self) -> UndeliveredError | None:
         lost = None
@@ -413,7 +413,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         else:
             delivery.accept(accepted)
 
-    async def _settled(self, end: Callable[[], Awaitable[None]]) -> None:
+    async def _after_queued(self, end: Callable[[], Awaitable[None]]) -> None:
         """Call `end` once all is queued. Raises its UndeliveredError with the refused records."""
         await self._wait_until_queued()
         lost = None
