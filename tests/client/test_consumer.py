@@ -379,7 +379,7 @@ async def test_a_second_reader_is_refused(consumer: Consumer) -> None:
     first = asyncio.create_task(anext(consumer))
     await asyncio.sleep(0)
     for call in (anext(consumer), consumer.next_batch(max_wait_ms=10)):
-        with pytest.raises(KohortError, match="read by another task"):
+        with pytest.raises(KohortError, match="another task already reads"):
             await call
     consumer.seek(FIRST, 9)
     assert (await first).offset == 9

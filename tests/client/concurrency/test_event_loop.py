@@ -69,5 +69,5 @@ def test_no_event_loop_as_under_trio(client: Any) -> None:
         ):
             opened.__aenter__().send(None)
         if not isinstance(opened, ConsumerGroup):
-            with pytest.raises(KohortError, match="needs asyncio's event loop"):
+            with pytest.raises(KohortError, match="needs a running asyncio event loop"):
                 opened.close().send(None)

@@ -171,14 +171,14 @@ def metadata(**topics):
 def test_a_topic_that_is_missing_once_is_a_broker_that_has_just_started():
     watch = TopicWatch(None)
     watch.remember(metadata(a=2), ["a"], ())
-    held = [TopicPartition("a", 0)]
-    look = {"subscribed": ("a",), "held": held, "is_leader": True}
+    owned = [TopicPartition("a", 0)]
+    look = {"subscribed": ("a",), "owned": owned, "is_leader": True}
     first = watch.compare(metadata(a=0), **look)
     assert (first.rebalance, first.lost) == ("", ())
     assert watch.compare(metadata(a=2), **look).rebalance == ""
     watch.compare(metadata(a=0), **look)
     second = watch.compare(metadata(a=0), **look)
-    assert (second.lost, second.lost_because) == (tuple(held), "topic a was deleted")
+    assert (second.lost, second.lost_because) == (tuple(owned), "topic a was deleted")
     assert second.rebalance == "the partitions of a changed"
 
 

@@ -61,10 +61,10 @@ class Consumer:
     def turn(self):
         """Send one heartbeat, with what it owns if that has changed."""
         acknowledges, self.told = self.told is not None, None
-        owned = by_id(self.owned) if acknowledges else None
+        fields = {"owned": by_id(self.owned)} if acknowledges else {}
         topics = None if self.epoch else ["t"]
         call = self.bench.consumer_heartbeat(
-            "g", self.member_id, self.epoch, topics=topics, owned=owned
+            "g", self.member_id, self.epoch, topics=topics, **fields
         )
         if call.error in ("unknown_member_id", "fenced_member_epoch"):
             self.lose()
