@@ -336,16 +336,17 @@ class TestSyncing:
             rounds.append(path)
             gate.wait()
 
-        monkeypatch.setattr(durability, "sync_path", sync)
-        log.append(batch(b"a"), NOW)
-        first = asyncio.ensure_future(log.durable())
-        await gate.reached()
-        log.append(batch(b"b"), NOW)
-        later = [asyncio.ensure_future(log.durable()) for _ in range(3)]
-        await asyncio.sleep(0.01)
-        assert not first.done()
-        gate.open()
-        await asyncio.gather(first, *later)
+        with monkeypatch.context() as patch:
+            patch.setattr(durability, "sync_path", sync)
+            log.append(batch(b"a"), NOW)
+            first = asyncio.ensure_future(log.durable())
+            await gate.reached()
+            log.append(batch(b"b"), NOW)
+            later = [asyncio.ensure_future(log.durable()) for _ in range(3)]
+            await asyncio.sleep(0.01)
+            assert not first.done()
+            gate.open()
+            await asyncio.gather(first, *later)
         assert len([path for path in rounds if path.endswith(".log")]) == 2
 
     async def test_a_log_without_new_records_is_not_synced_again(self, log, syncs):

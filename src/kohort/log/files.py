@@ -200,7 +200,7 @@ class FileBacking:
     __slots__ = (
         "_discarded", "_executor", "_files", "_has_new_names", "_health",
         "_is_durable", "_is_removed", "_latest_epoch", "_path", "_pending", "_recovery_point",
-        "_sealed", "_storing", "_syncing",
+        "_sealed", "_start_offset", "_storing", "_syncing",
     )  # fmt: skip
 
     def __init__(
@@ -232,6 +232,8 @@ class FileBacking:
         self._storing = Lock() if saves_in_sync else None
         self._health = health
         self._recovery_point = checkpoint.recovery_point
+        self._start_offset = checkpoint.start_offset
+        """As stored."""
         self._latest_epoch = checkpoint.epochs[-1].epoch if checkpoint.epochs else 0
         self._has_new_names = has_new_names
         self._pending: Checkpoint | None = None
@@ -395,8 +397,10 @@ class FileBacking:
         store_checkpoint(self._path, checkpoint, durable=self._is_durable)
         if checkpoint.epochs:
             store_epochs(self._path, checkpoint.epochs, durable=self._is_durable)
-        if self._is_durable:  # else a power loss brings back the former one, and deleted records
+        if self._is_durable and checkpoint.start_offset != self._start_offset:
+            # A power loss would bring back the former one, and deleted records.
             sync_all((self._path,))
+            self._start_offset = checkpoint.start_offset
 
     def removed(self) -> None:
         self._is_removed = True
