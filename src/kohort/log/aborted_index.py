@@ -126,8 +126,8 @@ class AbortedIndex:
         first = self._first_ended_since(offset)
         for number in range(first // _BLOCK, self._block_count):
             # one long transaction may hold back the last stable offset of very many others
-            known = self._blocks.get(number) or self._measure(number)
-            if known and known.first_offset >= end > known.last_stable_offset:
+            block = self._blocks.get(number) or self._measure(number)
+            if block and block.first_offset >= end > block.last_stable_offset:
                 continue
             for transaction in self._read_block(number)[max(first - number * _BLOCK, 0) :]:
                 if transaction.first_offset < end or transaction.last_stable_offset >= end:

@@ -16,7 +16,9 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """`aborted`: those with records or a marker in the batches that are read."""
-        self._later = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._later = sorted(
+            aborted, key=lambda transaction: transaction.first_offset, reverse=True
+        )
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         """Transactions that are open, by producer id, and whether batches of them were read."""
         self._committed: set[int] = set()

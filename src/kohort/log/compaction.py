@@ -189,27 +189,27 @@ class Compaction:
         if not segments:
             return CleanedTransactions(())
         start, end = segments[0].base_offset, segments[-1].end_offset
-        found: list[AbortedTransaction] = []
+        aborted: list[AbortedTransaction] = []
         for base_offset, index in self.aborted:
             if base_offset < start:
                 continue
             for transaction in index.entries():
                 if transaction.first_offset < end:
-                    found.append(transaction)
+                    aborted.append(transaction)
                 self._rest()
-        return CleanedTransactions(found)
+        return CleanedTransactions(aborted)
 
     def _read_offsets(self, header: Header, batch: memoryview) -> deque[dict[bytes, int]]:
         """The last offset of each key, of one stretch of records after the other."""
         stretches: deque[dict[bytes, int]] = deque()
-        found = self._walk(batches.inflate(batch, header), header)
+        records = self._walk(batches.inflate(batch, header), header)
         for _ in range(
             0, header.record_count + 1, _RECORDS_PER_CHECK
         ):  # one more: the walk checks the end
             stretches.append(
                 {
                     key: header.base_offset + delta
-                    for _, _, _, delta, key, _, _ in islice(found, _RECORDS_PER_CHECK)
+                    for _, _, _, delta, key, _, _ in islice(records, _RECORDS_PER_CHECK)
                     if key is not None
                 }
             )
@@ -342,9 +342,9 @@ class _Kept:
         """Their bytes; `rest` is called again and again."""
         joined = bytearray()
         runs, content = self._runs, self._content
-        for at in range(0, len(runs), 2):
-            joined += content[runs[at] : runs[at + 1]]
-            if not at % _RECORDS_PER_CHECK:
+        for run in range(0, len(runs), 2):
+            joined += content[runs[run] : runs[run + 1]]
+            if not run % _RECORDS_PER_CHECK:
                 rest()
         return joined
 

@@ -184,8 +184,8 @@ def _entries(log: PartitionLog, epochs: Mapping[int, int]) -> tuple[EpochEntry, 
     current = max(log.leader_epoch, *epochs, 0)
     if not current:
         return ()
-    found = LeaderEpochs(current, log.end_offset, epochs.items())
-    return found.entries(log.start_offset)
+    leader_epochs = LeaderEpochs(current, log.end_offset, epochs.items())
+    return leader_epochs.entries(log.start_offset)
 
 
 def _pieces(
@@ -221,14 +221,14 @@ def _fill(
     """Copy batches from `position` on; returns where those begin that did not fit."""
     waiting: list[Buffer] = []
     size = 0
-    for at, header, batch in scan.intact(source.log, position, piece.base_offset):
+    for start, header, batch in scan.intact(source.log, position, piece.base_offset):
         if piece.size + size and piece.size + size + len(batch) > largest:
             break
         epochs.setdefault(header.partition_leader_epoch, header.base_offset)
         piece.note(piece.size + size, len(batch), header.last_offset, header.max_timestamp)
         waiting.append(batch)
         size += len(batch)
-        position = at + len(batch)
+        position = start + len(batch)
         if size >= _CHUNK_BYTES:
             _write(piece, waiting, progress)
             size = 0
@@ -248,8 +248,8 @@ def _write(piece: Segment, waiting: list[Buffer], progress: Progress) -> None:
 
 def _damaged(segment: Segment, position: int, offset: int) -> CorruptLogError:
     file = segment.log.file() or repr(segment)
-    what = "no valid batch is there"
-    return CorruptLogError(Damage(file=file, position=position, offset=offset, what=what))
+    problem = "no valid batch is there"
+    return CorruptLogError(Damage(file=file, position=position, offset=offset, what=problem))
 
 
 def differences(source: Source, copy: Source, progress: Progress = unobserved) -> Iterator[str]:
@@ -260,8 +260,8 @@ def differences(source: Source, copy: Source, progress: Progress = unobserved) -
     marks = dict(copy.directories.marks())
     for log, topic_id in logs_of(source):
         partition = log.topic_partition
-        found = marks.pop(partition, None)
-        if found != topic_id:
+        its_id = marks.pop(partition, None)
+        if its_id != topic_id:
             yield f"{partition} is not in the copy, or belongs to another topic"
             continue
         other = copy.open(partition, LogConfig())

@@ -53,17 +53,18 @@ class DataDirectory:
         self,
         path: Path,
         executor: Executor,
-        found: DirectoryFormat | None,
+        stored_format: DirectoryFormat | None,
         *,
         is_case_insensitive: bool | None = None,
     ) -> None:
-        """`path` is locked by this process and has the format `found`; `executor` runs syncs.
+        """`path` is locked by this process and has the format `stored_format`; `executor` runs
+        syncs.
 
         `is_case_insensitive` is found out if it is None.
         """
-        self.cluster_id = None if found is None else found.cluster_id
-        self.written_by = "0.1" if found is None else found.written_by
-        self._workers = 1 if found is None else found.workers
+        self.cluster_id = None if stored_format is None else stored_format.cluster_id
+        self.written_by = "0.1" if stored_format is None else stored_format.written_by
+        self._workers = 1 if stored_format is None else stored_format.workers
         self.is_case_insensitive = (
             _ignores_case(path) if is_case_insensitive is None else is_case_insensitive
         )
@@ -74,7 +75,7 @@ class DataDirectory:
         """Directories that were renamed and are still to be removed."""
         for leftover in _named(path, _REMOVED_NAME):
             # Version 0.1 made them without marks.
-            executor.submit(remove_partition_directory, leftover, marked=found is not None)
+            executor.submit(remove_partition_directory, leftover, marked=stored_format is not None)
         for leftover in _named(path, _NEW_NAME):
             executor.submit(_remove_unfinished, leftover)
 
@@ -211,7 +212,7 @@ def checked_name(partition: TopicPartition) -> str:
 
 def partition_names(path: Path) -> list[TopicPartition]:
     """What has the name of a partition and is a directory, in order. Raises OSError."""
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     with os.scandir(path) as entries:
         for entry in entries:
             topic, dash, partition = entry.name.rpartition("-")
@@ -222,8 +223,8 @@ def partition_names(path: Path) -> list[TopicPartition]:
                 and re.fullmatch("0|[1-9][0-9]{0,9}", partition)
                 and entry.is_dir()
             ):
-                found.append(TopicPartition(topic, int(partition)))
-    return sorted(found)
+                partitions.append(TopicPartition(topic, int(partition)))
+    return sorted(partitions)
 
 
 def remove_partition_directory(path: str, *, marked: bool) -> None:

@@ -24,29 +24,31 @@ from kohort.types import TopicPartition
 def check(path: Path, fold: Fold) -> Iterator[Finding]:
     """All findings of the directory; every byte is read. Raises OSError."""
     try:
-        found = directory_format.examine(path)
+        current = directory_format.examine(path)
     except KohortError as error:
         yield Finding(Level.PROBLEM, "format", str(error))
         return
-    if found is None and not path.exists():
+    if current is None and not path.exists():
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
-    if found is None:
+    if current is None:
         yield Finding(Level.WARNING, "format", "no server has made it yet, or version 0.1 did")
         return
     try:
-        ensure_whole(path, found.workers)
+        ensure_whole(path, current.workers)
     except KohortError as error:
         yield Finding(Level.PROBLEM, "format", str(error))
         return
-    text = f"version {found.version}, of Kohort {found.written_by}, cluster {found.cluster_id}"
+    text = (
+        f"version {current.version}, of Kohort {current.written_by}, cluster {current.cluster_id}"
+    )
     yield Finding(Level.OK, "format", text)
     free = shutil.disk_usage(path).free
     yield Finding(Level.OK, "size", f"{free / 1e9:.1f} GB are free on its volume")
     try:
         with ExitStack() as locks:
             paths = directories_of(path)
-            for each in paths:
-                locks.enter_context(locked(each))
+            for directory in paths:
+                locks.enter_context(locked(directory))
             yield Finding(Level.OK, "lock", "no server uses it")
             yield from _check_logs(paths, fold)
     except KohortError as error:
@@ -55,13 +57,13 @@ def check(path: Path, fold: Fold) -> Iterator[Finding]:
 
 def _check_logs(paths: Sequence[Path], fold: Fold) -> Iterator[Finding]:
     try:
-        known = _known(paths[0], fold)
+        partitions = _known(paths[0], fold)
     except (KohortError, ValueError) as error:
-        known = None
+        partitions = None
         yield Finding(Level.PROBLEM, "metadata", f"{error}; topics and logs were not compared")
-    yield from _logs(paths, known or {})
-    if known is not None:
-        yield from _places(paths, known)
+    yield from _logs(paths, partitions or {})
+    if partitions is not None:
+        yield from _places(paths, partitions)
 
 
 def _known(path: Path, fold: Fold) -> Mapping[TopicPartition, Known] | None:
@@ -83,18 +85,18 @@ def _batches(directory: str, leader_epoch: int = 0) -> Iterator[tuple[str, Heade
         segment.log.close()
 
 
-def _logs(paths: Sequence[Path], known: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
+def _logs(paths: Sequence[Path], expected: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
     logs = damaged = 0
     for path in paths:
-        for each in partition_names(path):
+        for partition in partition_names(path):
             logs += 1
-            directory = str(path / str(each))
-            epoch = known[each].leader_epoch if each in known else 0
+            directory = str(path / str(partition))
+            epoch = expected[partition].leader_epoch if partition in expected else 0
             cut = None if recovery.has_swaps(directory) else repair.examine(directory, epoch)
             if cut is not None:
                 damaged += 1
-                told = f"{cut.damage}; see kohort repair {paths[0]} {each}"
-                yield Finding(Level.PROBLEM, "log", told)
+                problem = f"{cut.damage}; see kohort repair {paths[0]} {partition}"
+                yield Finding(Level.PROBLEM, "log", problem)
             else:
                 yield from _epochs(directory, epoch)
     if not damaged:
@@ -128,42 +130,42 @@ def _epochs(directory: str, leader_epoch: int) -> Iterator[Finding]:
         last = epoch
 
 
-def _places(paths: Sequence[Path], known: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
+def _places(paths: Sequence[Path], expected: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
     """Compare the directories of partitions with the topics."""
-    missing = set(known)
+    missing = set(expected)
     for path in paths:
-        for each in partition_names(path):
-            if str(each) == METADATA_NAME:
+        for partition in partition_names(path):
+            if str(partition) == METADATA_NAME:
                 continue
-            missing.discard(each)
-            finding = _place(path / str(each), known.get(each))
+            missing.discard(partition)
+            finding = _place(path / str(partition), expected.get(partition))
             if finding is not None:
                 yield finding
-    for each in sorted(missing):
+    for partition in sorted(missing):
         text = (
-            f"{paths[0] / str(each)} is missing: restore it from a backup, or the next start makes "
-            "it, without records"
+            f"{paths[0] / str(partition)} is missing: restore it from a backup, or the next start "
+            "makes it, without records"
         )
         yield Finding(Level.WARNING, "topics", text)
     if not missing:
-        yield Finding(Level.OK, "topics", f"each of {len(known)} partitions has its log")
+        yield Finding(Level.OK, "topics", f"each of {len(expected)} partitions has its log")
 
 
-def _place(directory: Path, known: Known | None) -> Finding | None:
-    found = read_mark(str(directory))
-    if known is None and found is not None:
+def _place(directory: Path, expected: Known | None) -> Finding | None:
+    topic_id = read_mark(str(directory))
+    if expected is None and topic_id is not None:
         text = (
             f"{directory} belongs to no topic: the next start renames it, and removes it after "
             "stray.retention.ms"
         )
         return Finding(Level.WARNING, "topics", text)
-    if known is None:
+    if expected is None:
         text = f"{directory} has no {MARK}, and is left as it is"
         return Finding(Level.WARNING, "topics", text)
-    if found == known.topic_id:
+    if topic_id == expected.topic_id:
         return None
     text = (
         f"{directory} belongs to another topic, or has no {MARK}: that of its topic has the line "
-        f"'topic_id: {base64_id(known.topic_id)}'; its partition is not served"
+        f"'topic_id: {base64_id(expected.topic_id)}'; its partition is not served"
     )
     return Finding(Level.PROBLEM, "topics", text)

@@ -13,23 +13,29 @@ def unusable_directory(path: Path, error: OSError) -> str:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    place = path if error.filename is None else Path(os.fsdecode(error.filename))
+    failed_path = path if error.filename is None else Path(os.fsdecode(error.filename))
     match error:
         case NotADirectoryError() | FileExistsError():
-            return f"{_file_in(place)} is no directory; remove it, {_OTHER}"
+            return f"{_file_in(failed_path)} is no directory; remove it, {_OTHER}"
         case FileNotFoundError() if not path.exists():
-            return f"{place} does not exist and cannot be made there; make it yourself, {_OTHER}"
+            return (
+                f"{failed_path} does not exist and cannot be made there; make it yourself, {_OTHER}"
+            )
         case PermissionError():
             return (
-                f"the user {os.geteuid()} may not use {place} ({error.strerror}); let that user "
-                f"in (chown, chmod), {_OTHER}"
+                f"the user {os.geteuid()} may not use {failed_path} ({error.strerror}); let that "
+                f"user in (chown, chmod), {_OTHER}"
             )
-    return f"{place}: {error.strerror or error}; mend that, {_OTHER}"
+    return f"{failed_path}: {error.strerror or error}; mend that, {_OTHER}"
 
 
 def _file_in(path: Path) -> Path:
     """The part of a path that is no directory."""
     return next(
-        (each for each in reversed((path, *path.parents)) if each.exists() and not each.is_dir()),
+        (
+            parent
+            for parent in reversed((path, *path.parents))
+            if parent.exists() and not parent.is_dir()
+        ),
         path,
     )

@@ -124,20 +124,20 @@ def _readable(path: Path, content: bytes) -> DirectoryFormat:
             f"{path} has a copy that was not completed: run the same kohort storage copy again, "
             "which goes on"
         )
-    found = decode_format(content)
-    if found is None:
+    current = decode_format(content)
+    if current is None:
         raise KohortError(
             f"{path / FORMAT_FILE} is damaged: it has no version and cluster.id. Restore the file "
             f"from a copy, or write it again with the lines {_lines_of(path)} and "
             "'cluster.id=…' ('kohort_build_info' in the metrics shows the id)"
         )
-    if found.version > VERSION:
+    if current.version > VERSION:
         raise KohortError(
-            f"{path} was written by Kohort {found.written_by} in format {found.version}; this is "
-            f"Kohort {__version__}, which reads formats up to {VERSION}. Start Kohort "
-            f"{found.written_by} or later"
+            f"{path} was written by Kohort {current.written_by} in format {current.version}; this "
+            f"is Kohort {__version__}, which reads formats up to {VERSION}. Start Kohort "
+            f"{current.written_by} or later"
         )
-    return found
+    return current
 
 
 def _lines_of(path: Path) -> str:

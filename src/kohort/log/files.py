@@ -118,19 +118,19 @@ def decode_checkpoint(content: bytes) -> Checkpoint:
 
     Raises ValueError if it is not what was written.
     """
-    written, found, checksum = content.rpartition(_CHECKSUM)
-    if not found:
+    written, marker, checksum = content.rpartition(_CHECKSUM)
+    if not marker:
         written = content
         if not content.endswith(b"\n"):
             raise ValueError("its end is missing")
-    elif _checksum(written) != found + checksum:
+    elif _checksum(written) != marker + checksum:
         raise ValueError("the checksum is not that of the checkpoint")
-    known = dict.fromkeys(_OFFSETS, 0)
+    offsets = dict.fromkeys(_OFFSETS, 0)
     for line in written.decode(errors="replace").splitlines():
         name, _, value = line.partition(" ")
-        if name in known and value.isdecimal():
-            known[name] = int(value)
-    return Checkpoint(known["start_offset"], known["recovery_point"], known["cleaned"])
+        if name in offsets and value.isdecimal():
+            offsets[name] = int(value)
+    return Checkpoint(offsets["start_offset"], offsets["recovery_point"], offsets["cleaned"])
 
 
 def load_checkpoint(directory: str, log: str | None) -> Checkpoint:
@@ -151,11 +151,11 @@ def load_checkpoint(directory: str, log: str | None) -> Checkpoint:
             path, error, kept,
         )  # fmt: skip
         return Checkpoint()
-    found = _LOG_LINE.search(content)
-    if log is not None and found and found[1].decode() != log:
+    log_line = _LOG_LINE.search(content)
+    if log is not None and log_line and log_line[1].decode() != log:
         raise KafkaError(
             ErrorCode.kafka_storage_error,
-            f"the directory {log} has the log of {found[1].decode()}, as its file {CHECKPOINT} "
+            f"the directory {log} has the log of {log_line[1].decode()}, as its file {CHECKPOINT} "
             "says; nothing in it was changed. Stop the server and give the directories their own "
             "names again",
         )
@@ -346,7 +346,7 @@ class FileBacking:
         self._sealed.clear()
         if self._syncing is not None:
             self._syncing = deque(
-                each for each in self._syncing if each[0].end_offset <= end_offset
+                sealed for sealed in self._syncing if sealed[0].end_offset <= end_offset
             )
         self._recovery_point = min(self._recovery_point, end_offset)
 

@@ -112,12 +112,12 @@ def _in_segment(
         position, offset = _run(segment, position, offset, limit, gaps=gaps)
         if position == segment.size and offset == (limit or offset):
             return
-        found = _next(segment, position, offset, limit, gaps=gaps)
-        if found is None:
+        following = _next(segment, position, offset, limit, gaps=gaps)
+        if following is None:
             if limit is not None:
                 yield position, segment.size, offset, limit
             return
-        end, next_offset = found
+        end, next_offset = following
         if next_offset > offset:
             yield position, end, offset, next_offset
         position, offset = end, next_offset
@@ -127,10 +127,10 @@ def _run(
     segment: Segment, position: int, offset: int, limit: int | None, *, gaps: bool
 ) -> tuple[int, int]:
     """(position, offset) of the end of the valid batches from `position` on."""
-    for at, header, _ in scan.intact(segment.log, position, offset):
+    for start, header, _ in scan.intact(segment.log, position, offset):
         if (header.base_offset != offset and not gaps) or not _is_within(header, limit):
             break
-        position, offset = at + header.size, header.last_offset + 1
+        position, offset = start + header.size, header.last_offset + 1
     return position, offset
 
 

@@ -82,11 +82,11 @@ class SparseIndex:
             self._read_block(target, column)
         block, row = self._block, self._row
         rows = range(0, len(block), row.size)
-        after = bisect_right(rows, target, key=lambda at: row.unpack_from(block, at)[column])
+        after = bisect_right(rows, target, key=lambda start: row.unpack_from(block, start)[column])
         if not after:
             return None
-        found: Any = row.unpack_from(block, rows[after - 1])
-        return found[0], found[1]
+        last_row: Any = row.unpack_from(block, rows[after - 1])
+        return last_row[0], last_row[1]
 
     def _block_decides(self, target: int, column: int) -> bool:
         """Whether the wanted row is in the block.

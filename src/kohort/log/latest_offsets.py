@@ -46,11 +46,11 @@ class LatestOffsets:
         """Set the offsets of these keys, for which there must be room."""
         table, find = self._table, self._find
         for key, offset in offsets:
-            at, first, second = find(key)
-            if not table[at + 2]:
+            slot, first, second = find(key)
+            if not table[slot + 2]:
                 self.room -= 1
-                table[at], table[at + 1] = first, second
-            table[at + 2] = offset + 1
+                table[slot], table[slot + 1] = first, second
+            table[slot + 2] = offset + 1
 
     def get(self, key: bytes) -> int:
         """The offset of the last record with that key, -1 if there is none."""
@@ -62,9 +62,11 @@ class LatestOffsets:
         table, mask = self._table, self._mask
         slot, step = first & mask, second | 1  # an odd step leads to every slot
         while True:
-            at = slot * _WORDS
-            if not table[at + 2] or (table[at] == first and table[at + 1] == second):
-                return at, first, second
+            position = slot * _WORDS
+            if not table[position + 2] or (
+                table[position] == first and table[position + 1] == second
+            ):
+                return position, first, second
             slot = (slot + step) & mask
 
     def close(self) -> None:

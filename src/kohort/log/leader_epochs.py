@@ -82,8 +82,8 @@ class LeaderEpochs:
             return EpochEndOffset(epoch, end_offset)
         following = bisect_right(self._epochs, epoch)
         first = max(bisect_right(self._starts, start_offset) - 1, 0)
-        found = epoch if following <= first else self._epochs[following - 1]
-        return EpochEndOffset(found, max(self._starts[max(following, first)], start_offset))
+        epoch_before = epoch if following <= first else self._epochs[following - 1]
+        return EpochEndOffset(epoch_before, max(self._starts[max(following, first)], start_offset))
 
 
 ONLY: Final = LeaderEpochs()

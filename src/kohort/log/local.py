@@ -104,14 +104,14 @@ class LocalDirectory:
     def _open_directories(
         self, is_case_insensitive: bool | None, cluster_id: str | None, workers: int
     ) -> DataDirectory:
-        found = _ensure_spread(self._path, workers)
+        current = _ensure_spread(self._path, workers)
         directories = DataDirectory(
             self._path,
             self._executor,
-            found,
+            current,
             is_case_insensitive=is_case_insensitive,
         )
-        if found is None and not partition_names(self._path):
+        if current is None and not partition_names(self._path):
             directories.settle(cluster_id or new_cluster_id())
         return directories
 
@@ -234,7 +234,7 @@ class LocalDirectory:
     # Opening again
 
     async def reopen(self) -> None:
-        for log in [each for each in self._logs.values() if each.can_reopen]:
+        for log in [candidate for candidate in self._logs.values() if candidate.can_reopen]:
             topic_partition = log.topic_partition
             self._reopening = topic_partition
             try:
@@ -272,12 +272,12 @@ class LocalDirectory:
             else:
                 is_synced = await log.work_ended()
             # The check may take long.
-            found = await asyncio.to_thread(
+            recovered = await asyncio.to_thread(
                 self._check, topic_partition, path, log.config, last_end, is_synced
             )
             if self._logs.get(topic_partition) is not log:
                 return None  # deleted meanwhile
-            self._recovered[topic_partition] = found
+            self._recovered[topic_partition] = recovered
             owned = topic_partition in self._owned
             opened = self._loaded(topic_partition, log.config, path, LastEnd.KILLED, owned)
         except (KafkaError, OSError) as error:
@@ -353,10 +353,10 @@ class LocalDirectory:
     ) -> PartitionLog:
         in_commits = self._durable and not synced_by_owner
         is_synced = self._durable or synced_by_owner
-        found = self._recovered.pop(topic_partition, None)
-        if isinstance(found, KafkaError | OSError):
-            raise fresh(found)
-        segments, checkpoint = found or recovery.load(
+        recovered = self._recovered.pop(topic_partition, None)
+        if isinstance(recovered, KafkaError | OSError):
+            raise fresh(recovered)
+        segments, checkpoint = recovered or recovery.load(
             path,
             self._files,
             config.index_interval_bytes,
@@ -507,13 +507,13 @@ def _ensure_spread(path: Path, workers: int) -> DirectoryFormat | None:
 
     Raises KohortError if the directory is not Kohort's, or spread over another number of workers.
     """
-    found = directory_format.examine(path)
-    if found is not None and found.workers != workers:
+    current = directory_format.examine(path)
+    if current is not None and current.workers != workers:
         raise KohortError(
-            f"the partitions of {path} lie where {found.workers or 'other'} workers have them, and "
-            f"not {workers}; 'kohort serve --workers {workers}' moves them"
+            f"the partitions of {path} lie where {current.workers or 'other'} workers have them, "
+            f"and not {workers}; 'kohort serve --workers {workers}' moves them"
         )
-    return found
+    return current
 
 
 def _failures(running: Sequence[Future[None]]) -> list[BaseException]:

@@ -52,9 +52,9 @@ def recover_all(
         }
         while wait(outcomes.values(), line_every_s).not_done:
             logger.info("recovered %s", work.progress())
-    found = {each: outcome.result() for each, outcome in outcomes.items()}
+    results = {topic_partition: outcome.result() for topic_partition, outcome in outcomes.items()}
     logger.info("recovered %s in %.1f s", work, time.monotonic() - begun)
-    return found
+    return results
 
 
 def _outcome(load: Load, topic_partition: TopicPartition, work: "_Work") -> Outcome:

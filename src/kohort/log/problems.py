@@ -65,6 +65,8 @@ class Problems:
 
     def texts(self, limit: int) -> list[str]:
         """The first `limit` of them, and how many more there are."""
-        told = [f"{log}: {'; '.join(each)}" for log, each in list(self._by_log.items())[:limit]]
-        more = len(self._by_log) - len(told)
-        return [*told, f"{more} more logs have problems"] if more else told
+        texts = [
+            f"{log}: {'; '.join(problems)}" for log, problems in list(self._by_log.items())[:limit]
+        ]
+        more = len(self._by_log) - len(texts)
+        return [*texts, f"{more} more logs have problems"] if more else texts

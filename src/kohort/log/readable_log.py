@@ -172,8 +172,12 @@ class ReadableLog:
         segment = self._segments.holding(offset)
         if segment.end_offset <= limit:
             return self._read(offset, max_bytes, at_least_one)
-        known = self._high_watermark_position if limit == self.high_watermark else None
-        end = known[1] if known and known[0] is segment else segment.position(limit)
+        high_watermark = self._high_watermark_position if limit == self.high_watermark else None
+        end = (
+            high_watermark[1]
+            if high_watermark and high_watermark[0] is segment
+            else segment.position(limit)
+        )
         return segment.read(offset, max_bytes, at_least_one, end)
 
     @property
@@ -222,8 +226,8 @@ class ReadableLog:
                     if self._segments.changes == changes:
                         step = steps.send(result)
             except StopIteration as end:
-                found: Found = end.value
-                return found
+                outcome: Found = end.value
+                return outcome
             except (CorruptLogError, WrongIndexError) as error:
                 raise self._report_damage(error) from None
 

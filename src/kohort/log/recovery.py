@@ -95,10 +95,10 @@ def load(
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
         checkpoint = files.load_checkpoint(path, context.topic_partition)
-    known = files.load_epochs(path) if leader_epoch_checkpoint.NAME in names else ()
-    latest_epoch = max(context.leader_epoch, *(entry.epoch for entry in known), 0)
+    stored_epochs = files.load_epochs(path) if leader_epoch_checkpoint.NAME in names else ()
+    latest_epoch = max(context.leader_epoch, *(entry.epoch for entry in stored_epochs), 0)
     if last_end is LastEnd.CRASHED:
-        known = ()  # it may be an older one
+        stored_epochs = ()  # it may be an older one
     segments = _segments(path, names, open_files, interval, latest_epoch)
     if last_end is LastEnd.KILLED:
         _tell_of_lost_records(path, names, segments)
@@ -122,24 +122,26 @@ def load(
     checkpoint = checkpoint._replace(
         recovery_point=min(checkpoint.recovery_point, end_offset),
         cleaned=min(checkpoint.cleaned, end_offset),
-        epochs=_epochs(segments, known, latest_epoch, checkpoint.start_offset),
+        epochs=_epochs(segments, stored_epochs, latest_epoch, checkpoint.start_offset),
     )
     return segments, _INITIAL if checkpoint == _INITIAL else checkpoint
 
 
 def _epochs(
-    segments: list[Segment], known: Sequence[EpochEntry], current: int, start_offset: int
+    segments: list[Segment], stored: Sequence[EpochEntry], current: int, start_offset: int
 ) -> tuple[EpochEntry, ...]:
-    """The leader epochs: those that are `known`, or those of all batches if these lack some."""
+    """The leader epochs: those that are `stored`, or those of all batches if these lack some."""
     if not current:
         return ()
     start_offset, end_offset = max(start_offset, segments[0].base_offset), segments[-1].end_offset
-    found: Iterable[tuple[int, int]] = [entry for entry in known if entry.start_offset < end_offset]
+    epochs: Iterable[tuple[int, int]] = [
+        entry for entry in stored if entry.start_offset < end_offset
+    ]
     last = max(segment.last_epoch for segment in segments[-2:])
-    begins_with = min((offset for _, offset in found), default=end_offset)
-    if begins_with > start_offset or last != max((epoch for epoch, _ in found), default=-1):
-        found = chain.from_iterable(segment.epochs() for segment in segments)
-    return LeaderEpochs(current, end_offset, found).entries(start_offset)
+    begins_with = min((offset for _, offset in epochs), default=end_offset)
+    if begins_with > start_offset or last != max((epoch for epoch, _ in epochs), default=-1):
+        epochs = chain.from_iterable(segment.epochs() for segment in segments)
+    return LeaderEpochs(current, end_offset, epochs).entries(start_offset)
 
 
 def all_missing(path: str, checkpoint: Checkpoint) -> Damage | None:
@@ -327,19 +329,19 @@ class _Opening:
     def _refuse_batches_behind(self, segment: Segment, end: int) -> None:
         if end == segment.size:
             return
-        found = scan.trailing_batches(segment.log, end, segment.end_offset)
-        if found is not None:
+        trailing = scan.trailing_batches(segment.log, end, segment.end_offset)
+        if trailing is not None:
             raise self._corrupt(
                 segment,
                 end,
-                f"no valid batch follows there, but {found.batches} whole ones lie behind, from "
-                f"byte {found.position}, offset {found.offset}, on",
+                f"no valid batch follows there, but {trailing.batches} whole ones lie behind, from "
+                f"byte {trailing.position}, offset {trailing.offset}, on",
             )
 
-    def _corrupt(self, segment: Segment, position: int, what: str) -> CorruptLogError:
+    def _corrupt(self, segment: Segment, position: int, problem: str) -> CorruptLogError:
         file = files.segment_path(self._path, segment.base_offset, files.LOG)
         return CorruptLogError(
-            Damage(file=file, position=position, offset=segment.end_offset, what=what)
+            Damage(file=file, position=position, offset=segment.end_offset, what=problem)
         )
 
     def _cut(self, segment: Segment, end: int) -> None:

@@ -78,20 +78,20 @@ def _damage(
     if following:
         if end == segment.size and next_offset == following[0].base_offset:
             return None
-        what = (
+        problem = (
             "no valid batch is there"
             if end < segment.size
             else f"the records up to offset {following[0].base_offset - 1} are missing"
         )
     elif end < segment.size and scan.trailing_batches(segment.log, end, next_offset) is not None:
-        what = "no valid batch follows there, but whole ones lie behind"
+        problem = "no valid batch follows there, but whole ones lie behind"
     elif next_offset < checkpoint.recovery_point:
         last = checkpoint.recovery_point - 1
-        what = f"the records up to offset {last}, which were synced, are missing"
+        problem = f"the records up to offset {last}, which were synced, are missing"
     else:
         return None
     file = files.segment_path(directory, segment.base_offset, files.LOG)
-    return Damage(file=file, position=end, offset=next_offset, what=what)
+    return Damage(file=file, position=end, offset=next_offset, what=problem)
 
 
 def _has_gaps(segment: Segment, checkpoint: Checkpoint) -> bool:
@@ -101,10 +101,10 @@ def _has_gaps(segment: Segment, checkpoint: Checkpoint) -> bool:
 def _end(segment: Segment, *, gaps: bool) -> tuple[int, int]:
     """(position, offset) of the end of what is valid in a segment."""
     position, next_offset = 0, segment.base_offset
-    for at, header, _ in scan.intact(segment.log, 0, segment.base_offset):
+    for start, header, _ in scan.intact(segment.log, 0, segment.base_offset):
         if header.base_offset != next_offset and not gaps:
             break
-        position, next_offset = at + header.size, header.last_offset + 1
+        position, next_offset = start + header.size, header.last_offset + 1
     return position, next_offset
 
 
@@ -113,10 +113,10 @@ def _cut(directory: str, segment: Segment, following: list[Segment], damage: Dam
     return Cut(
         damage=damage,
         end_offset=max([damage.offset, *(offset for _, offset in behind)]),
-        bytes=segment.size - damage.position + sum(each.size for each in following),
+        bytes=segment.size - damage.position + sum(later.size for later in following),
         batches=sum(batches for batches, _ in behind),
         files=tuple(
-            files.segment_path(directory, each.base_offset, files.LOG) for each in following
+            files.segment_path(directory, later.base_offset, files.LOG) for later in following
         ),
     )
 
@@ -125,13 +125,13 @@ def _behind(
     segment: Segment, following: list[Segment], damage: Damage
 ) -> Iterator[tuple[int, int]]:
     """(whole batches, offset after the last one) behind the damage, segment by segment."""
-    found = scan.trailing_batches(segment.log, damage.position, damage.offset)
-    if found is not None:
-        yield found.batches, found.end_offset
-    for each in following:
-        found = scan.trailing_batches(each.log, 0, each.base_offset)
-        if found is not None:
-            yield found.batches, found.end_offset
+    trailing = scan.trailing_batches(segment.log, damage.position, damage.offset)
+    if trailing is not None:
+        yield trailing.batches, trailing.end_offset
+    for later in following:
+        trailing = scan.trailing_batches(later.log, 0, later.base_offset)
+        if trailing is not None:
+            yield trailing.batches, trailing.end_offset
 
 
 def remove_indexes(file: str) -> None:
@@ -151,8 +151,8 @@ def read_checkpoint(directory: str) -> Checkpoint:
 
 
 def _lower_checkpoint(directory: str, end_offset: int) -> None:
-    known = read_checkpoint(directory)
-    start_offset, recovery_point, cleaned = (min(value, end_offset) for value in known[:3])
+    checkpoint = read_checkpoint(directory)
+    start_offset, recovery_point, cleaned = (min(value, end_offset) for value in checkpoint[:3])
     lowered = Checkpoint(start_offset, recovery_point, cleaned)
     files.store_checkpoint(directory, lowered, durable=True)
     sync_path(directory)

@@ -41,17 +41,17 @@ def headers(store: Readable, position: int) -> Iterator[tuple[int, Header]]:
     unpack, end = HEADER.unpack_from, store.size
     while position < end:
         chunk = store.read(position, _HEADER_CHUNK)
-        at = 0
-        while at + HEADER_SIZE <= len(chunk):
-            header = Header._make(unpack(chunk, at))
-            following = at + header.length + SIZE_OVERHEAD
+        start = 0
+        while start + HEADER_SIZE <= len(chunk):
+            header = Header._make(unpack(chunk, start))
+            following = start + header.length + SIZE_OVERHEAD
             if not is_plausible(header) or position + following > end:
-                raise _no_batch(position + at)
-            yield position + at, header
-            at = following
-        if not at:
+                raise _no_batch(position + start)
+            yield position + start, header
+            start = following
+        if not start:
             raise _no_batch(position)
-        position += at
+        position += start
 
 
 def _no_batch(position: int) -> KafkaError:
@@ -67,8 +67,8 @@ def intact(
     `next_offset` and each other. So it is if its leader epoch, which lies outside the CRC, is lower
     than the one before, or larger than any of the store. Raises OSError.
     """
-    for at, fields, batch in _intact(store, position, next_offset):
-        yield at, Header._make(fields), batch
+    for start, fields, batch in _intact(store, position, next_offset):
+        yield start, Header._make(fields), batch
 
 
 def extents(
@@ -78,9 +78,9 @@ def extents(
 
     (position, position behind it, base offset, last offset, max timestamp) of each.
     """
-    for at, fields, batch in _intact(store, position, next_offset):
+    for start, fields, batch in _intact(store, position, next_offset):
         base_offset = fields[0]
-        yield at, at + len(batch), base_offset, base_offset + fields[6], fields[8]
+        yield start, start + len(batch), base_offset, base_offset + fields[6], fields[8]
 
 
 def _intact(
@@ -93,30 +93,30 @@ def _intact(
     unpack, checksum = HEADER.unpack_from, crc32c
     epoch, latest_epoch = 0, store.latest_epoch
     smallest = HEADER_SIZE - SIZE_OVERHEAD
-    wanted = _CHECK_CHUNK
+    chunk_size = _CHECK_CHUNK
     while position + HEADER_SIZE <= store.size:
-        chunk = memoryview(store.read(position, wanted))
+        chunk = memoryview(store.read(position, chunk_size))
         available = len(chunk)
-        at = end = 0
-        while at + HEADER_SIZE <= available:
-            fields = unpack(chunk, at)
+        start = end = 0
+        while start + HEADER_SIZE <= available:
+            fields = unpack(chunk, start)
             base_offset, length, next_epoch, magic, crc, _, last_offset_delta = fields[:7]
             if magic != MAGIC or length < smallest or last_offset_delta < 0:
                 return
             if base_offset < next_offset or not epoch <= next_epoch <= latest_epoch:
                 return
-            end = at + length + SIZE_OVERHEAD
+            end = start + length + SIZE_OVERHEAD
             if end > available:
                 break
-            if checksum(chunk[at + ATTRIBUTES_AT : end]) != crc:
+            if checksum(chunk[start + ATTRIBUTES_AT : end]) != crc:
                 return
-            yield position + at, fields, chunk[at:end]
+            yield position + start, fields, chunk[start:end]
             next_offset, epoch = base_offset + last_offset_delta + 1, next_epoch
-            at = end
-        if position + end > store.size or (not at and end <= wanted):
+            start = end
+        if position + end > store.size or (not start and end <= chunk_size):
             return  # it is cut
-        position += at
-        wanted = max(_CHECK_CHUNK, end - at)
+        position += start
+        chunk_size = max(_CHECK_CHUNK, end - start)
 
 
 class Checked(NamedTuple):
@@ -147,14 +147,16 @@ def check(
     unpack, checksum = _CHECKED.unpack_from, crc32c
     epoch, latest_epoch = 0, store.latest_epoch
     position = reached = last = start
-    before_last, count, wanted = next_offset, 0, _CHECK_CHUNK
+    before_last, count, chunk_size = next_offset, 0, _CHECK_CHUNK
     while position + HEADER_SIZE <= store.size:
-        chunk = memoryview(store.read(position, wanted))
+        chunk = memoryview(store.read(position, chunk_size))
         available = len(chunk)
-        at = following = 0
-        while at + HEADER_SIZE <= available:
-            base_offset, length, next_epoch, magic, crc, last_offset_delta = unpack(chunk, at)
-            following = at + length + SIZE_OVERHEAD
+        offset_in_chunk = following = 0
+        while offset_in_chunk + HEADER_SIZE <= available:
+            base_offset, length, next_epoch, magic, crc, last_offset_delta = unpack(
+                chunk, offset_in_chunk
+            )
+            following = offset_in_chunk + length + SIZE_OVERHEAD
             if (
                 magic != MAGIC
                 or length < _MIN_LENGTH
@@ -165,18 +167,18 @@ def check(
                 return Checked(reached, next_offset, last, before_last, True)
             if following > available:
                 break
-            if checksum(chunk[at + ATTRIBUTES_AT : following]) != crc:
+            if checksum(chunk[offset_in_chunk + ATTRIBUTES_AT : following]) != crc:
                 return Checked(reached, next_offset, last, before_last, True)
-            last, before_last = position + at, next_offset
+            last, before_last = position + offset_in_chunk, next_offset
             reached, next_offset = position + following, base_offset + last_offset_delta + 1
-            epoch, at = next_epoch, following
+            epoch, offset_in_chunk = next_epoch, following
             count += 1
             if last >= end or (count >= max_batches and last > needed):
                 return Checked(reached, next_offset, last, before_last, False)
-        if position + following > store.size or (not at and following <= wanted):
+        if position + following > store.size or (not offset_in_chunk and following <= chunk_size):
             break  # it is cut
-        position += at
-        wanted = max(_CHECK_CHUNK, following - at)
+        position += offset_in_chunk
+        chunk_size = max(_CHECK_CHUNK, following - offset_in_chunk)
     return Checked(reached, next_offset, last, before_last, True)
 
 
@@ -187,23 +189,23 @@ def whole_batches(store: Store, position: int, limit: int) -> tuple[int, int] | 
     every fetch that reaches its byte limit comes here. A test compares the two on random batches.
     Raises OSError.
     """
-    found: tuple[int, int] | None = None
+    last_end: tuple[int, int] | None = None
     is_last = False
     while not is_last and position + HEADER_SIZE <= limit:
         chunk = store.read(position, min(limit - position, _HEADER_CHUNK))
-        at, last = 0, -1
-        while at + HEADER_SIZE <= len(chunk):
-            size = int32.unpack_from(chunk, at + SIZE_AT)[0] + SIZE_OVERHEAD
-            is_last = size < HEADER_SIZE or position + at + size > limit
+        start, last = 0, -1
+        while start + HEADER_SIZE <= len(chunk):
+            size = int32.unpack_from(chunk, start + SIZE_AT)[0] + SIZE_OVERHEAD
+            is_last = size < HEADER_SIZE or position + start + size > limit
             if is_last:
                 break
-            last = at
-            at += size
+            last = start
+            start += size
         if last < 0:
             break
-        position += at
-        found = position, read_header(chunk, last).last_offset + 1
-    return found
+        position += start
+        last_end = position, read_header(chunk, last).last_offset + 1
+    return last_end
 
 
 def is_plausible(header: Header) -> bool:
@@ -235,15 +237,15 @@ def trailing_batches(store: Store, position: int, next_offset: int) -> TrailingB
     OSError.
     """
     first: tuple[int, int] | None = None
-    found = 0
+    count = 0
     while (start := next_start(store, position, next_offset)) is not None:
         for position, header, _ in intact(store, start, next_offset):
             first = first or (position, header.base_offset)
-            found += 1
+            count += 1
             next_offset = header.last_offset + 1
             start = position + header.size
         position = start
-    return None if first is None else TrailingBatches(*first, found, next_offset)
+    return None if first is None else TrailingBatches(*first, count, next_offset)
 
 
 def next_start(store: Store, position: int, next_offset: int) -> int | None:
@@ -254,18 +256,18 @@ def next_start(store: Store, position: int, next_offset: int) -> int | None:
     start_of_epoch = bytes(4 - (store.latest_epoch.bit_length() + 7) // 8)
     while position + HEADER_SIZE <= store.size:
         chunk = store.read(position, _CHECK_CHUNK)
-        at = 0
-        while (magic := chunk.find(MAGIC, at + MAGIC_AT)) >= 0:
-            at = magic - MAGIC_AT
-            if at + HEADER_SIZE > len(chunk):
+        candidate = 0
+        while (magic := chunk.find(MAGIC, candidate + MAGIC_AT)) >= 0:
+            candidate = magic - MAGIC_AT
+            if candidate + HEADER_SIZE > len(chunk):
                 break
             if (
-                chunk.startswith(start_of_epoch, at + _EPOCH_AT)
-                and read_header(chunk, at).base_offset >= next_offset
-                and _fits(store, position + at, next_offset)
+                chunk.startswith(start_of_epoch, candidate + _EPOCH_AT)
+                and read_header(chunk, candidate).base_offset >= next_offset
+                and _fits(store, position + candidate, next_offset)
             ):
-                return position + at
-            at += 1
+                return position + candidate
+            candidate += 1
         position += max(len(chunk) - HEADER_SIZE + 1, 1)
     return None
 

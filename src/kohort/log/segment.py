@@ -77,9 +77,9 @@ class Segment(RecoverableSegment):
         while start > position:
             start = self._entry_before(start - HEADER_SIZE, position)
             # Only the batches that follow the entry have to be stepped over.
-            found = scan.whole_batches(self.log, start, limit)
-            if found is not None:
-                end, next_offset = found
+            whole = scan.whole_batches(self.log, start, limit)
+            if whole is not None:
+                end, next_offset = whole
                 self._remember(next_offset, end)
                 return self.log.take(position, end - position)
         if not at_least_one:
@@ -225,15 +225,17 @@ class Segment(RecoverableSegment):
         verified = self._verified
         assert verified is not None
         end = min(position + max(count, 1), self.log.size)
-        known = verified.around(position)
-        if (known is None or known.start == position) and self._begins_after(position, offset):
+        checked_range = verified.around(position)
+        if (checked_range is None or checked_range.start == position) and self._begins_after(
+            position, offset
+        ):
             start, next_offset = self._indexed(offset - self.base_offset), 0
-        elif known is None:
+        elif checked_range is None:
             start, next_offset = self._indexed(position, column=1), 0
-        elif known.end >= end:
-            return known.end - position
+        elif checked_range.end >= end:
+            return checked_range.end - position
         else:
-            start, next_offset = known.end, known.next_offset
+            start, next_offset = checked_range.end, checked_range.next_offset
         checked = scan.check(
             self.log, start, next_offset, end, max_batches=_MAX_CHECKED_BATCHES, needed=position
         )
@@ -264,10 +266,10 @@ class Segment(RecoverableSegment):
         if self._verified is None or (before is not None and not self._is_batch(before)):
             return False
         reached = start = 0 if before is None else before[1]
-        for at, header in self._whole(start):
-            if at >= position:
-                return at > position == reached
-            reached = at + header.size
+        for start_of_batch, header in self._whole(start):
+            if start_of_batch >= position:
+                return start_of_batch > position == reached
+            reached = start_of_batch + header.size
         return reached == position
 
     def _whole_from(self, offset: int) -> tuple[int, int]:
@@ -275,14 +277,14 @@ class Segment(RecoverableSegment):
         assert self._verified is not None
         reached = self._indexed(offset - self.base_offset)
         next_offset, first = self._offset_at(reached), None
-        for at, header in self._whole(reached):
+        for start, header in self._whole(reached):
             if header.last_offset >= offset:
                 # What lies between the two is damaged, and may be what holds `offset`.
-                if at > reached and (first is not None or header.base_offset > offset):
+                if start > reached and (first is not None or header.base_offset > offset):
                     break
                 if first is None:
-                    first = at
-            reached, next_offset = at + header.size, header.last_offset + 1
+                    first = start
+            reached, next_offset = start + header.size, header.last_offset + 1
             if first is not None and reached - first >= _CHECK_AHEAD_BYTES:
                 break
         if first is None:

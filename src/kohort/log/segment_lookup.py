@@ -13,9 +13,9 @@ from kohort.log.timestamp_lookup import Lookup
 def first_since(segments: Iterable[Segment], timestamp: int, start_offset: int) -> Lookup:
     """The first record with that timestamp (ms) or a later one."""
     for segment in segments:
-        found = yield from _first_in(segment, timestamp, start_offset)
-        if found is not None:
-            return found
+        record = yield from _first_in(segment, timestamp, start_offset)
+        if record is not None:
+            return record
         yield None
     return None
 
@@ -30,8 +30,8 @@ def latest_record(segments: Iterable[Segment], start_offset: int) -> Lookup:
     for _, base_offset, segment in sorted(ranked):
         if best is not None and timestamp_lookup.rank(best) < (-segment.max_timestamp, base_offset):
             break
-        found = yield from _latest_in(segment, start_offset)
-        best = min(filter(None, (best, found)), key=timestamp_lookup.rank, default=None)
+        record = yield from _latest_in(segment, start_offset)
+        best = min(filter(None, (best, record)), key=timestamp_lookup.rank, default=None)
         yield None
     return best
 
@@ -43,9 +43,9 @@ def _first_in(segment: Segment, timestamp: int, start_offset: int) -> Lookup:
     for number, (position, header) in enumerate(segment.headers(segment.position(first)), 1):
         if header.max_timestamp >= timestamp:
             batch = segment.log.read(position, header.size)
-            found = yield from timestamp_lookup.first_since(batch, timestamp, start_offset)
-            if found is not None:
-                return found
+            record = yield from timestamp_lookup.first_since(batch, timestamp, start_offset)
+            if record is not None:
+                return record
         if not number % timestamp_lookup.HEADERS_PER_STEP:
             yield None
     return None
@@ -54,9 +54,9 @@ def _first_in(segment: Segment, timestamp: int, start_offset: int) -> Lookup:
 def _latest_in(segment: Segment, start_offset: int) -> Lookup:
     largest = segment.max_timestamp
     if start_offset <= segment.max_timestamp_offset:
-        found = yield from _first_in(segment, largest, start_offset)
-        if found is not None:
-            return found
+        record = yield from _first_in(segment, largest, start_offset)
+        if record is not None:
+            return record
     # The record with the largest timestamp lies before `start_offset`, or a header is not true.
     first = segment.position(start_offset)
     best: tuple[int, int] | None = None
@@ -67,9 +67,9 @@ def _latest_in(segment: Segment, start_offset: int) -> Lookup:
             last = timestamp_lookup.rank_of_batch(header)
             if best is not None and timestamp_lookup.rank(best) < last:
                 return best
-            found = yield from timestamp_lookup.latest(
+            record = yield from timestamp_lookup.latest(
                 segment.log.read(position, header.size), start_offset
             )
-            best = min(filter(None, (best, found)), key=timestamp_lookup.rank, default=None)
+            best = min(filter(None, (best, record)), key=timestamp_lookup.rank, default=None)
         if not batches:
             return best

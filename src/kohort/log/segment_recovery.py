@@ -166,14 +166,14 @@ class RecoverableSegment(SegmentStorage):
     def _scan_from(self, start: int, gaps: bool, progress: Progress) -> int:
         """`note` every batch from `start` on; returns where the first is that is not valid."""
         reached = reported = start
-        for at, end, base_offset, last_offset, max_timestamp in scan.extents(
+        for batch_start, end, base_offset, last_offset, max_timestamp in scan.extents(
             self.log, start, self.end_offset
         ):
             if base_offset != self.end_offset and not gaps:
                 break
             if last_offset - self.base_offset > MAX_SEGMENT_SIZE:  # no index can name it
                 break
-            self.note(at, end - at, last_offset, max_timestamp)
+            self.note(batch_start, end - batch_start, last_offset, max_timestamp)
             reached = end
             if reached - reported >= _PROGRESS_BYTES:
                 progress(reached - reported)
@@ -253,11 +253,11 @@ class RecoverableSegment(SegmentStorage):
     def _is_time(self, entry: tuple[int, int]) -> bool:
         """Whether the time index entry (timestamp, relative offset) is that of a batch."""
         offset = self.base_offset + entry[1]
-        at = self._index.offsets.floor(entry[1])
-        if offset < self.base_offset or (at is not None and not self._is_batch(at)):
+        row = self._index.offsets.floor(entry[1])
+        if offset < self.base_offset or (row is not None and not self._is_batch(row)):
             return False
         try:
-            for _, header in scan.headers(self.log, 0 if at is None else at[1]):
+            for _, header in scan.headers(self.log, 0 if row is None else row[1]):
                 if header.last_offset >= offset:
                     return header.last_offset == offset and header.max_timestamp == entry[0]
         except KafkaError:  # the end may be torn, or worse: that is for others to tell

@@ -139,9 +139,9 @@ class SegmentStorage:
                 reached, next_offset, f"the records up to offset {self.end_offset - 1} are missing"
             )
 
-    def _corrupt(self, position: int, offset: int, what: str) -> CorruptLogError:
+    def _corrupt(self, position: int, offset: int, problem: str) -> CorruptLogError:
         file = self.log.file() or repr(self)
-        return CorruptLogError(Damage(file=file, position=position, offset=offset, what=what))
+        return CorruptLogError(Damage(file=file, position=position, offset=offset, what=problem))
 
     def _corrupt_from(self, start: int) -> CorruptLogError:
         """The damage after `start`, where a valid batch begins."""

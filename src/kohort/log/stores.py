@@ -169,20 +169,20 @@ class FileSlice:
     def __len__(self) -> int:
         return self._count
 
-    def read(self, at: int, count: int) -> bytes:
-        """At most `count` bytes from its byte `at` on. Raises OSError if there are none."""
-        count = min(count, self._count - at)
-        data = os.pread(self._file.descriptor, count, self._position + at)
+    def read(self, start: int, count: int) -> bytes:
+        """At most `count` bytes from its byte `start` on. Raises OSError if there are none."""
+        count = min(count, self._count - start)
+        data = os.pread(self._file.descriptor, count, self._position + start)
         if not data:
             raise _cut()
         return data
 
-    def send(self, at: int, descriptor: int) -> int:
-        """Send bytes from its byte `at` on to a socket; returns how many it took.
+    def send(self, start: int, descriptor: int) -> int:
+        """Send bytes from its byte `start` on to a socket; returns how many it took.
 
         Raises OSError: BlockingIOError if the socket is full.
         """
-        position, left = self._position + at, self._count - at
+        position, left = self._position + start, self._count - start
         sent = os.sendfile(descriptor, self._file.descriptor, position, left)
         if not sent:
             raise _cut()

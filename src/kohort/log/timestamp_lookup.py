@@ -29,9 +29,9 @@ _CANDIDATES: Final = 16
 """Batches that one pass over the headers selects."""
 
 
-def rank(found: tuple[int, int]) -> tuple[int, int]:
+def rank(record: tuple[int, int]) -> tuple[int, int]:
     """Order of records, by (offset, timestamp): larger timestamps first, then lower offsets."""
-    return -found[1], found[0]
+    return -record[1], record[0]
 
 
 def rank_of_batch(header: Header) -> tuple[int, int]:
@@ -45,9 +45,9 @@ def best_batches(
     """The (position, header) of those with the first ranks behind `after`, in order of rank."""
     best: list[tuple[int, Header]] = []
     some: list[tuple[int, Header]] = []
-    for found in headers:
-        if after is None or rank_of_batch(found[1]) > after:
-            some.append(found)
+    for batch in headers:
+        if after is None or rank_of_batch(batch[1]) > after:
+            some.append(batch)
         if len(some) >= HEADERS_PER_STEP:
             best = nsmallest(_CANDIDATES, best + some, key=_rank_of_found)
             some = []
@@ -55,8 +55,8 @@ def best_batches(
     return nsmallest(_CANDIDATES, best + some, key=_rank_of_found)
 
 
-def _rank_of_found(found: tuple[int, Header]) -> tuple[int, int]:
-    return rank_of_batch(found[1])
+def _rank_of_found(batch: tuple[int, Header]) -> tuple[int, int]:
+    return rank_of_batch(batch[1])
 
 
 def first_since(batch: bytes, timestamp: int, start_offset: int) -> Lookup:

@@ -22,12 +22,12 @@ def undamaged_batches(
     one lies before `end_offset`. Raises OSError.
     """
     epoch = 0
-    found = _valid(store, start)
-    following = next(found, None)
+    batches = _valid(store, start)
+    following = next(batches, None)
     while following is not None:
         position, header = following
         limit, limit_epoch = end_offset, store.latest_epoch
-        if (following := next(found, None)) is not None:
+        if (following := next(batches, None)) is not None:
             limit, limit_epoch = following[1].base_offset, following[1].partition_leader_epoch
         own_end, own_epoch = header.last_offset + 1, header.partition_leader_epoch
         is_in_place = next_offset <= header.base_offset and own_end <= limit
@@ -46,9 +46,9 @@ def _valid(store: Store, position: int) -> Iterator[tuple[int, Header]]:
     start: int | None = position
     while start is not None:
         position = start
-        for at, header, _ in scan.intact(store, position, 0):
-            yield at, header
-            position = at + header.size
+        for start_of_batch, header, _ in scan.intact(store, position, 0):
+            yield start_of_batch, header
+            position = start_of_batch + header.size
         # A batch that is valid but for its offset or epoch begins a walk of its own.
         start = position if _is_valid(store, position) else _behind(store, position)
 

@@ -62,51 +62,51 @@ def directories_of(path: Path) -> list[Path]:
 
 
 def _numbers(path: Path) -> list[int]:
-    return sorted(int(found[1]) for name in os.listdir(path) if (found := _NAME.fullmatch(name)))
+    return sorted(int(match[1]) for name in os.listdir(path) if (match := _NAME.fullmatch(name)))
 
 
-def spread(path: Path, workers: int, place: Place) -> None:
-    """Move every partition to the worker that `place` names, and make the workers' directories.
+def spread(path: Path, workers: int, worker_of: Place) -> None:
+    """Move every partition to the worker that `worker_of` names, and make the workers' directories.
 
     Nothing moves if the number of workers has not changed. Raises KohortError if another process
     uses one of the directories, or what is there cannot be moved; OSError.
     """
-    found = examine(path)
-    if found is None and (path / METADATA_NAME).is_dir():
+    stored_format = examine(path)
+    if stored_format is None and (path / METADATA_NAME).is_dir():
         raise KohortError(
             f"{path} was made by Kohort 0.1; start it once with one worker, which converts it"
         )
-    if found is not None:
-        ensure_whole(path, found.workers)
-        if found.workers == workers:
+    if stored_format is not None:
+        ensure_whole(path, stored_format.workers)
+        if stored_format.workers == workers:
             _ensure_unused(path)
             return
     with ExitStack() as locks:
         root = _locked(locks, path)
-        cluster_id = new_cluster_id() if found is None else found.cluster_id
-        if found is None:
+        cluster_id = new_cluster_id() if stored_format is None else stored_format.cluster_id
+        if stored_format is None:
             _write_format(path, cluster_id, MOVING)  # without it the directory would be foreign
         count = max(workers - 1, *_numbers(path), 0) + 1
         paths = [directory_of(path, number) for number in range(count)]
-        new = [each for each in paths if not each.exists()]
-        held = [root, *(_locked(locks, each) for each in paths[1:])]
+        new = [directory for directory in paths if not directory.exists()]
+        held = [root, *(_locked(locks, directory) for directory in paths[1:])]
         try:
-            moves = list(_moves(paths, workers, place))
+            moves = list(_moves(paths, workers, worker_of))
         except KohortError:
             for lock in held:
                 lock.mark_clean()  # those that were, and nothing has changed
-            for each in new:
-                _remove(each)
+            for directory in new:
+                _remove(directory)
             raise
         _agree(held)
         _write_format(path, cluster_id, MOVING)
-        for each in paths[1:workers]:
-            _write_format(each, cluster_id, 1)
+        for directory in paths[1:workers]:
+            _write_format(directory, cluster_id, 1)
         for move in moves:
             os.rename(move.source / move.name, move.target / move.name)
-        sync_all([str(each) for each in paths])
-        for each in paths[workers:]:
-            _remove(each)
+        sync_all([str(directory) for directory in paths])
+        for directory in paths[workers:]:
+            _remove(directory)
         _write_format(path, cluster_id, workers)
         for lock in held[:workers]:
             lock.mark_clean()
@@ -154,7 +154,7 @@ def _agree(locks: Sequence[DirectoryLock]) -> None:
         lock.agree(last_ends, whole_indexes=whole_indexes)
 
 
-def _moves(paths: Sequence[Path], workers: int, place: Place) -> Iterator[_Move]:
+def _moves(paths: Sequence[Path], workers: int, worker_of: Place) -> Iterator[_Move]:
     """Moves of partition directories. Raises KohortError if one of them is not possible."""
     for number, source in enumerate(paths):
         if source.stat().st_dev != paths[0].stat().st_dev:
@@ -169,7 +169,7 @@ def _moves(paths: Sequence[Path], workers: int, place: Place) -> Iterator[_Move]
                     "cannot be moved; move it away or restore that file, or start as many workers "
                     "as before"
                 )
-            target = paths[place(partition)]
+            target = paths[worker_of(partition)]
             if target != source:
                 yield _free(_Move(str(partition), source, target))
         if number >= workers:
