@@ -209,7 +209,7 @@ class TestFiles:
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         paths = 5 * len(str(data))  # of each log and its files, below a longer one with xdist
-        assert used / len(logs) - paths < 1_900
+        assert used / len(logs) - paths < 1_930
 
     def test_names_lists_every_log(self, reopen, data):
         directory = reopen()

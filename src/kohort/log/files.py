@@ -239,7 +239,7 @@ class FileBacking:
         self._pending: Checkpoint | None = None
         """Saved, but not stored yet."""
         self._syncing: deque[tuple[Segment, Future[None]]] | None = None
-        self._sealed: list[int] = []
+        self._sealed: tuple[int, ...] = ()
         """End offsets of full segments that the log has not synced yet."""
         self._discarded: _DiscardedSegments | None = None
 
@@ -260,7 +260,7 @@ class FileBacking:
             return
         if self._is_durable:
             # Linux reports an error to one sync: another one would hide it from that of the log.
-            self._sealed.append(segment.end_offset)
+            self._sealed += (segment.end_offset,)
             return
         if self._syncing is None:
             self._syncing = deque()
@@ -304,7 +304,8 @@ class FileBacking:
 
     def synced(self, end_offset: int) -> None:
         while self._sealed and self._sealed[0] <= end_offset:
-            self._recovery_point = max(self._recovery_point, self._sealed.pop(0))
+            self._recovery_point = max(self._recovery_point, self._sealed[0])
+            self._sealed = self._sealed[1:]
 
     def all_synced(self, end_offset: int) -> None:
         # A segment whose own sync failed is written again first.
@@ -343,7 +344,7 @@ class FileBacking:
         self._health.resumed(Sync.APPENDED, Sync.SEALED)
 
     def taken_back(self, end_offset: int) -> None:
-        self._sealed.clear()
+        self._sealed = ()
         if self._syncing is not None:
             self._syncing = deque(
                 sealed for sealed in self._syncing if sealed[0].end_offset <= end_offset
