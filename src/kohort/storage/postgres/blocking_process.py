@@ -20,12 +20,12 @@ async def blocker(connection: Connection) -> str | None:
 
     Raises what asyncpg raises.
     """
-    found = await connection.fetchrow(_BLOCKERS)
-    if found is None:
+    row = await connection.fetchrow(_BLOCKERS)
+    if row is None:
         return None
-    waits, process, role, name, seconds = found
-    who = f"role {role}" if name is None else f"{name}, role {role}"
+    waits, process, role, name, seconds = row
+    owner = f"role {role}" if name is None else f"{name}, role {role}"
     return (
-        f"the process {process} of PostgreSQL ({who}) holds a lock that {waits} waits for, in a "
+        f"the process {process} of PostgreSQL ({owner}) holds a lock that {waits} waits for, in a "
         f"transaction of {seconds} s: end it, or select pg_terminate_backend({process})"
     )

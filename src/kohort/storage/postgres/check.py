@@ -65,8 +65,8 @@ async def check(url: str, fold: Fold) -> AsyncIterator[Finding]:
     try:
         with outcome():
             async with _connected(url) as connection:
-                async for each in _findings(url, connection, fold):
-                    yield each
+                async for finding in _findings(url, connection, fold):
+                    yield finding
     except UnknownOutcomeError as error:
         raise DatabaseError(None, f"PostgreSQL cannot be used: {error}") from error
 
@@ -83,15 +83,16 @@ async def _connected(url: str) -> AsyncIterator[Connection]:
 async def _findings(url: str, connection: Connection, fold: Fold) -> AsyncIterator[Finding]:
     can_commit = True
     for look in (_server, _connections, partial(_sessions, url), _settings, _locks, check_commits):
-        for each in await look(connection):
-            can_commit = can_commit and each.level is not Level.PROBLEM
-            yield each
+        for finding in await look(connection):
+            can_commit = can_commit and finding.level is not Level.PROBLEM
+            yield finding
     tables = await _tables(connection)
-    for each in tables:
-        yield each
-    if len(tables) > 1 and all(each.level is Level.OK for each in tables):  # not of an empty schema
-        async for each in _contents(connection, fold):
-            yield each
+    for finding in tables:
+        yield finding
+    # An empty schema has one finding, and no contents.
+    if len(tables) > 1 and all(finding.level is Level.OK for finding in tables):
+        async for finding in _contents(connection, fold):
+            yield finding
     if can_commit:  # else it would fail, or wait
         yield await _latency(connection)
 
@@ -99,13 +100,13 @@ async def _findings(url: str, connection: Connection, fold: Fold) -> AsyncIterat
 async def _contents(connection: Connection, fold: Fold) -> AsyncIterator[Finding]:
     """Nodes, and the logs if no server uses them."""
     nodes = await connection.fetch(_NODES, LEASE, LOCK)
-    for each in [*_nodes(nodes), *await _size(connection)]:
-        yield each
+    for finding in [*_nodes(nodes), *await _size(connection)]:
+        yield finding
     if any(has_lease or has_lock for _, has_lease, has_lock in nodes):
         yield Finding(Level.OK, "logs", "a server uses them, so they were not checked")
         return
-    async for each in check_logs(connection, fold):
-        yield each
+    async for finding in check_logs(connection, fold):
+        yield finding
 
 
 async def _server(connection: Connection) -> list[Finding]:
@@ -116,18 +117,18 @@ async def _server(connection: Connection) -> list[Finding]:
         "inet_server_addr() is not null and inet_client_addr() <> inet_server_addr(), "
         "ssl, version from pg_stat_ssl where pid = pg_backend_pid()"
     )
-    told = f"PostgreSQL {version}, as {user}"
-    found = [Finding(Level.OK, "server", told)]
+    server = f"PostgreSQL {version}, as {user}"
+    findings = [Finding(Level.OK, "server", server)]
     if number < MIN_VERSION:
-        found = [Finding(Level.PROBLEM, "server", f"{told}: version 14 or later is needed")]
+        findings = [Finding(Level.PROBLEM, "server", f"{server}: version 14 or later is needed")]
     if encrypted:
-        found.append(Finding(Level.OK, "encryption", protocol))
+        findings.append(Finding(Level.OK, "encryption", protocol))
     elif remote:
         text = "the connection is not encrypted: add sslmode=verify-full to the URL"
-        found.append(Finding(Level.WARNING, "encryption", text))
+        findings.append(Finding(Level.WARNING, "encryption", text))
     else:
-        found.append(Finding(Level.OK, "encryption", "none, on this machine"))
-    return found
+        findings.append(Finding(Level.OK, "encryption", "none, on this machine"))
+    return findings
 
 
 async def _connections(connection: Connection) -> list[Finding]:
@@ -168,8 +169,8 @@ async def _settings(connection: Connection) -> list[Finding]:
 
 async def _locks(connection: Connection) -> list[Finding]:
     """A process that blocks a server."""
-    found = await blocker(connection)
-    return [] if found is None else [Finding(Level.WARNING, "locks", found)]
+    process = await blocker(connection)
+    return [] if process is None else [Finding(Level.WARNING, "locks", process)]
 
 
 async def _tables(connection: Connection) -> list[Finding]:
@@ -205,13 +206,13 @@ def _nodes(rows: Sequence[Any]) -> list[Finding]:
     """The nodes that serve, by leases and locks."""
     if not rows:
         return [Finding(Level.OK, "nodes", "none has served from here")]
-    found = []
+    findings = []
     for node, has_lease, has_lock in rows:
         level, state = Level.OK, "serves" if has_lease else "is stopped"
         if has_lock and not has_lease:
             level, state = Level.WARNING, "hangs: it holds its lock, and no lease"
-        found.append(Finding(level, "node", f"{node} {state}"))
-    return found
+        findings.append(Finding(level, "node", f"{node} {state}"))
+    return findings
 
 
 async def _size(connection: Connection) -> list[Finding]:
@@ -222,11 +223,11 @@ async def _size(connection: Connection) -> list[Finding]:
         "from pg_class where relnamespace = current_schema()::regnamespace "
         "and relkind in ('r', 'p') and relname ~ '^batches(_[0-9]+)?$'"
     )
-    found = [Finding(Level.OK, "size", f"{size} of batches; the free space is not known here")]
+    findings = [Finding(Level.OK, "size", f"{size} of batches; the free space is not known here")]
     if not tuned:
         text = "the tables of batches have lost their settings: retention leaves dead rows"
-        found.append(Finding(Level.WARNING, "autovacuum", text))
-    return found
+        findings.append(Finding(Level.WARNING, "autovacuum", text))
+    return findings
 
 
 async def _latency(connection: Connection) -> Finding:

@@ -140,7 +140,7 @@ class Fence:
         before = self._sessions[lane]
         # Remembered, because the answer may be lost too.
         after = self._steps.setdefault(lane, before + 1 + random.randrange(1, _OWN_STEP))
-        found = await connection.fetchval(
+        session = await connection.fetchval(
             "update nodes set session = $3 where node = $1 and lane = $2 and session = any($4) "
             "returning session",
             self.node,
@@ -148,7 +148,7 @@ class Fence:
             after,
             [before, after],
         )
-        if found is None:
+        if session is None:
             raise self.lose()
         self._sessions[lane] = self._steps.pop(lane)
 
@@ -162,13 +162,13 @@ class Fence:
 
         Does not call `on_lost`; safe to call from any thread.
         """
-        found = await connection.fetchval(
+        held = await connection.fetchval(
             _HOLD,
             self.node,
             lane,
             self._sessions[lane],
         )
-        return found is not None
+        return held is not None
 
     async def renew(self, connection: Connection) -> None:
         """Renew the lease. Raises FencedError, and what asyncpg raises."""
@@ -212,14 +212,14 @@ async def end_session(connection: Connection, node: int, session: int) -> None:
 
     A node that has another session is left alone.
     """
-    found = await connection.fetchval(
+    ended = await connection.fetchval(
         "update nodes set session = session + 1, lease_until = null "
         "where node = $1 and lane = $2 and session = $3 returning true",
         node,
         LEASE,
         session,
     )
-    if found:
+    if ended:
         await connection.execute(
             "update nodes set session = session + 1 where node = $1 and lane <> $2", node, LEASE
         )

@@ -28,9 +28,11 @@ async def missing(connection: "Connection[object]") -> str | None:
 
     Raises what asyncpg raises.
     """
-    wanted = [(table, each) for table, privileges in _TABLES.items() for each in privileges]
-    found = await connection.fetch(_MISSING, *map(list, zip(*wanted, strict=True)))
-    return "; ".join(f"GRANT {each}" for (each,) in found) or None
+    needed = [
+        (table, privilege) for table, privileges in _TABLES.items() for privilege in privileges
+    ]
+    rows = await connection.fetch(_MISSING, *map(list, zip(*needed, strict=True)))
+    return "; ".join(f"GRANT {grant}" for (grant,) in rows) or None
 
 
 async def ensure(connection: "Connection[object]") -> None:

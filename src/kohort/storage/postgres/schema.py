@@ -152,18 +152,18 @@ async def tables_version(connection: "Connection[object]") -> int:
             f"no schema of the search_path exists that the role {role} may use: create one, GRANT "
             "USAGE ON SCHEMA, or set another"
         )
-    found = {
-        each["relname"]
-        for each in await connection.fetch(
+    tables = {
+        row["relname"]
+        for row in await connection.fetch(
             "select relname from pg_class where relnamespace = $1::regnamespace "
             "and relname in ('meta', 'nodes', 'logs', 'segments', 'batches')",
             f'"{schema}"',
         )
     }
-    if not found:
+    if not tables:
         return 0
     try:
-        if "meta" in found:
+        if "meta" in tables:
             return int(await connection.fetchval("select version from meta"))
     except InsufficientPrivilegeError as error:
         raise KohortError(
@@ -171,14 +171,14 @@ async def tables_version(connection: "Connection[object]") -> int:
             f"GRANT SELECT, UPDATE ON {schema}.meta TO {role}, and the other privileges of a server"
         ) from error
     except (PostgresError, TypeError) as error:
-        raise _not_ours(schema, found) from error
-    raise _not_ours(schema, found)
+        raise _not_ours(schema, tables) from error
+    raise _not_ours(schema, tables)
 
 
-def _not_ours(schema: str, found: set[str]) -> KohortError:
-    tables = ", ".join(sorted(found))
+def _not_ours(schema: str, tables: set[str]) -> KohortError:
+    names = ", ".join(sorted(tables))
     return KohortError(
-        f"the schema {schema} has tables that Kohort did not make ({tables}): choose another one "
+        f"the schema {schema} has tables that Kohort did not make ({names}): choose another one "
         "by the search_path of the URL"
     )
 

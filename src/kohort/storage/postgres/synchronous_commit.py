@@ -49,8 +49,8 @@ class CommitSettings(NamedTuple):
         """Synchronous standbys that a commit waits for."""
         if not self.names:
             return 0
-        found = _NEEDED.match(self.names)
-        return int(found[1]) if found else 1
+        match = _NEEDED.match(self.names)
+        return int(match[1]) if match else 1
 
     @property
     def waits(self) -> bool:
@@ -106,10 +106,10 @@ async def check_commits(connection: Connection) -> list[Finding]:
     """Whether commits return, and what they survive. Raises what asyncpg raises."""
     commits = await commit_settings(connection)
     loses = _loses(commits)
-    found = [] if loses is None else [Finding(Level.WARNING, "synchronous_commit", loses)]
+    findings = [] if loses is None else [Finding(Level.WARNING, "synchronous_commit", loses)]
     if commits.hindrance is not None:
-        return [*found, Finding(Level.PROBLEM, "writes", commits.hindrance)]
-    return [*found, _standbys(commits)]
+        return [*findings, Finding(Level.PROBLEM, "writes", commits.hindrance)]
+    return [*findings, _standbys(commits)]
 
 
 def _loses(commits: CommitSettings) -> str | None:

@@ -130,7 +130,7 @@ class SharedPostgresDirectory:
     async def _ensure_history(self, fence: Fence, connection: Connection) -> None:
         """Raise FencedError if the database has another history than that of the session."""
         await fence.ensure_timeline(connection)
-        logs = [each for each in self._logs.values() if isinstance(each, PostgresLog)]
+        logs = [log for log in self._logs.values() if isinstance(log, PostgresLog)]
         if await find_lost_logs(connection, logs):
             raise fence.lose(FencedError("the database has lost what was acknowledged"))
 
@@ -150,8 +150,8 @@ class SharedPostgresDirectory:
     def _remember_end(self, partition: TopicPartition) -> None:
         log = self._logs.get(partition)
         if isinstance(log, PostgresLog):
-            place = partition, self._taken[partition].topic_id
-            self._ends[place] = log.high_watermark, log.leader_epoch
+            key = partition, self._taken[partition].topic_id
+            self._ends[key] = log.high_watermark, log.leader_epoch
 
     def _report_loss(self, session: Session, request: LogRequest, log: _Log) -> None:
         """Log what the database has lost of a log that was led here before.
@@ -233,8 +233,8 @@ class SharedPostgresDirectory:
         async def read(connection: Connection) -> list[TakenLog | DatabaseError]:
             return await take_logs(connection, session.fence, self._metadata, requests)
 
-        found = self._control.query(read)
-        for (request, future), taken in zip(some, found, strict=True):
+        taken_logs = self._control.query(read)
+        for (request, future), taken in zip(some, taken_logs, strict=True):
             log = (
                 self._open(session, request.config, taken) if isinstance(taken, TakenLog) else taken
             )
@@ -271,8 +271,8 @@ class SharedPostgresDirectory:
                 async with asyncio.timeout(RELEASE_TIMEOUT_S):
                     await log.written()
         except (OSError, KohortError, TimeoutError) as error:
-            told = str(error) or await self._blocker() or "the database does not respond"
-            why = f"what was appended to {topic_partition} last may not be written: {told}"
+            reason = str(error) or await self._blocker() or "the database does not respond"
+            why = f"what was appended to {topic_partition} last may not be written: {reason}"
             # Another session excludes what may still be under way.
             if session is not None and session is self._session:
                 session.fence.lose(FencedError(why))
@@ -291,8 +291,8 @@ class SharedPostgresDirectory:
 
     # Deleted topics
 
-    def know_topics(self, known: KnownTopics) -> None:
-        self._known_topics = known
+    def know_topics(self, current_topics: KnownTopics) -> None:
+        self._known_topics = current_topics
 
     def retire(self, topic_partition: TopicPartition) -> None:
         log = self._forgotten(topic_partition)
@@ -368,10 +368,10 @@ def _nothing_known() -> tuple[int, Container[UUID]]:
     return -1, ()
 
 
-def _end(future: _Future, found: _Log | OSError) -> None:
+def _end(future: _Future, result: _Log | OSError) -> None:
     if future.done():
         return  # who waits was cancelled
-    if isinstance(found, OSError):
-        future.set_exception(found)
+    if isinstance(result, OSError):
+        future.set_exception(result)
     else:
-        future.set_result(found)
+        future.set_result(result)

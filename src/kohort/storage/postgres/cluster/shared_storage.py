@@ -232,8 +232,8 @@ class PostgresStorage:
         last = self._last
         if last is None:
             return
-        found = await connection.fetchrow(_KNOWN, last.log, last.base)
-        cleaned, data = found or (0, None)
+        row = await connection.fetchrow(_KNOWN, last.log, last.base)
+        cleaned, data = row or (0, None)
         if cleaned < last.next and data != last.data:
             raise self._lost(last)
 
@@ -277,14 +277,12 @@ class PostgresStorage:
 
     async def observe(self) -> Observed:
         async with self._leasing.use() as connection:
-            found = await connection.fetch(_NODES, LEASE, LOCK)
-        now, started = found[0]["now"], found[0]["started"]
+            rows = await connection.fetch(_NODES, LEASE, LOCK)
+        now, started = rows[0]["now"], rows[0]["started"]
         nodes = {
-            each["node"]: Liveness(
-                each["session"], _timestamp(each["lease_until"]), each["holds_lock"]
-            )
-            for each in found
-            if each["node"] is not None
+            row["node"]: Liveness(row["session"], _timestamp(row["lease_until"]), row["holds_lock"])
+            for row in rows
+            if row["node"] is not None
         }
         since = _timestamp(now) - _timestamp(started)
         return Observed(_timestamp(now), nodes, trusts_locks=since > 1000 * RESTART_GRACE_S)
@@ -323,15 +321,15 @@ class PostgresStorage:
                 rows = await connection.fetch(_SNAPSHOT, log)
                 self._remember(log, [data for _, data in rows])
                 return Logged(b"".join(data for _, data in rows), rows[0]["cleaned"])
-        found: list[bytes] = []
+        batches: list[bytes] = []
         size = 0
         for _, data in rows:
-            if data is None or (found and size + len(data) > READ_BYTES):
+            if data is None or (batches and size + len(data) > READ_BYTES):
                 break
-            found.append(data)
+            batches.append(data)
             size += len(data)
-        self._remember(log, found)
-        return Logged(b"".join(found))
+        self._remember(log, batches)
+        return Logged(b"".join(batches))
 
     def _remember(self, log: int, batches: Sequence[bytes]) -> None:
         """Remember the last of these rows, each of which has one batch."""
@@ -418,10 +416,10 @@ class PostgresStorage:
         self._is_closed = True
         if self._locking_again is not None:
             self._locking_again.cancel()
-        for each in (
+        for link in (
             self._locking, self._leasing, self._appending, self._reading, self._listening,
         ):  # fmt: skip
-            await each.close()
+            await link.close()
 
 
 def _row(log: int, batch: bytes) -> _Row:

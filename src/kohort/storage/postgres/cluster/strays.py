@@ -23,7 +23,7 @@ _LOGS: Final = "select id from logs where state = 'live' and topic_id = any($1::
 
 
 async def find_strays(
-    connection: Connection, metadata: TopicPartition, known: KnownTopics
+    connection: Connection, metadata: TopicPartition, current_topics: KnownTopics
 ) -> list[int] | None:
     """The numbers of the live logs of topics that the metadata log does not have.
 
@@ -32,7 +32,7 @@ async def find_strays(
     topic_ids = [topic_id for (topic_id,) in await connection.fetch(_TOPICS, metadata.topic)]
     # The end is read after the logs: the topic of each of them was logged before it was made.
     end = await metadata_end(connection, metadata)
-    position, topics = known()
+    position, topics = current_topics()
     if position < end:
         return None
     deleted = [topic_id for topic_id in topic_ids if topic_id not in topics]

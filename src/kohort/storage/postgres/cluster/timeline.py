@@ -35,13 +35,13 @@ class LostEnd(NamedTuple):
 
 async def find_lost_logs(connection: Connection, logs: Iterable[PostgresLog]) -> Sequence[LostEnd]:
     """The logs that lack acknowledged records. Raises what asyncpg raises."""
-    known = {log.number: (log, log.stored_end) for log in logs}
-    if not known:
+    stored_ends = {log.number: (log, log.stored_end) for log in logs}
+    if not stored_ends:
         return ()  # at the start there may be no tables
-    ends: Mapping[int, int] = dict(await connection.fetch(_ENDS, list(known)))
+    ends: Mapping[int, int] = dict(await connection.fetch(_ENDS, list(stored_ends)))
     return [
         LostEnd(log, ends.get(number, 0), before)
-        for number, (log, before) in known.items()
+        for number, (log, before) in stored_ends.items()
         if ends.get(number, 0) < before and not log.is_removed
     ]
 

@@ -130,7 +130,7 @@ class PostgresBacking(UnsyncedBacking):
     def restore(self, stored: StoredLog, interval: int) -> list[Segment]:
         """The segments of a stored log. Raises CorruptLogError if its rows do not fit together."""
         self._producers = stored.producers
-        segments = [self._restored(each, interval) for each in stored.segments]
+        segments = [self._restored(segment, interval) for segment in stored.segments]
         if segments and stored.segments[-1].is_open:
             active = self._active = segments.pop()
         else:
@@ -143,9 +143,9 @@ class PostgresBacking(UnsyncedBacking):
         store = _paged(active)
         if stored.aborted_base == active.base_offset:
             store.aborted = stored.aborted
-        for each in stored.rows:
-            active.note(store.size, each.size, each.next - 1, each.max_timestamp)
-            store.restore_row(each.base, each.next, each.size)
+        for row in stored.rows:
+            active.note(store.size, row.size, row.next - 1, row.max_timestamp)
+            store.restore_row(row.base, row.next, row.size)
         store.complete()
         # Owners that write little before the next one takes over would never store anything.
         self._since_stored = len(stored.rows)
@@ -219,7 +219,7 @@ class PostgresBacking(UnsyncedBacking):
 
     def _add(
         self,
-        what: str,
+        activity: str,
         work: Work,
         *,
         can_wait: bool = False,
@@ -232,7 +232,7 @@ class PostgresBacking(UnsyncedBacking):
 
         refused = _ignore if can_wait else self.refused
         return self._context.operations.add(
-            Operation(self.number, what, unless_failed, self.appended, refused, committed)
+            Operation(self.number, activity, unless_failed, self.appended, refused, committed)
         )
 
     def fail(self, error: Exception) -> None:

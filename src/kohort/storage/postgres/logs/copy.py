@@ -81,8 +81,8 @@ class PostgresTarget:
                     "the tables have a part of a copy of another cluster: remove it (drop schema "
                     f"{schema} cascade), or name another schema by the search_path of the URL"
                 )
-            found: list[Any] = await connection.fetch(_FOUND)
-            return found
+            rows: list[Any] = await connection.fetch(_FOUND)
+            return rows
 
         for number, topic, partition, topic_id, *extent, is_whole in self._control.query(begin):
             self._found[TopicPartition(topic, partition)] = _Found(
@@ -91,23 +91,23 @@ class PostgresTarget:
 
     def copied(self, partition: TopicPartition, topic_id: UUID) -> Extent | None:
         self._logs.add(partition)
-        found = self._found.get(partition)
-        return None if found is None or found.topic_id != topic_id else found.extent
+        log = self._found.get(partition)
+        return None if log is None or log.topic_id != topic_id else log.extent
 
     def add_log(self, partition: TopicPartition, topic_id: UUID) -> "PostgresLogCopy":
         self._logs.add(partition)
         self._remove(partition)
 
         async def add(connection: Connection) -> int:
-            found: int = await connection.fetchval(_ADD_LOG, *partition, topic_id)
-            return found
+            number: int = await connection.fetchval(_ADD_LOG, *partition, topic_id)
+            return number
 
         return PostgresLogCopy(self._control, self._control.query(add))
 
     def _remove(self, partition: TopicPartition) -> None:
-        found = self._found.pop(partition, None)
-        if found is not None:
-            while self._control.query(partial(remove_some, log=found.number)):
+        log = self._found.pop(partition, None)
+        if log is not None:
+            while self._control.query(partial(remove_some, log=log.number)):
                 pass
 
     def complete(self, cluster_id: str) -> None:

@@ -220,20 +220,20 @@ class LogDeletions:
             expired = await connection.fetch(_EXPIRED, stray_retention_ms / 1000)
             return strays, [number for (number,) in expired]
 
-        found = await self._do("finding strays", find)
+        numbers = await self._do("finding strays", find)
         self._stray_retention_ms = None
-        if found is None:
+        if numbers is None:
             return
-        strays, expired = found
+        strays, expired = numbers
         if strays is not None:
             self._find_strays = None
             self._strays.waiting += strays
         self._expired.waiting += set(expired).difference(self._expired.waiting)
 
     async def _set_aside(self) -> None:
-        places = await self._change(self._strays, "setting strays aside", _set_aside)
-        if places:
-            names = join_names(map(str, places))
+        partitions = await self._change(self._strays, "setting strays aside", _set_aside)
+        if partitions:
+            names = join_names(map(str, partitions))
             logger.warning("logs of deleted topics are kept as strays: %s", names)
 
     async def _find_left(self) -> None:
@@ -242,8 +242,8 @@ class LogDeletions:
 
         left = await self._do("finding removed logs", find)
         self._is_left_due = False
-        known = {*self._marked.waiting, *self._large}
-        self._marked.waiting += [number for number in left or () if number not in known]
+        queued = {*self._marked.waiting, *self._large}
+        self._marked.waiting += [number for number in left or () if number not in queued]
 
     async def _remove_small(self) -> None:
         some = self._marked.first()
@@ -261,11 +261,13 @@ class LogDeletions:
             self._large.popleft()
 
     async def _change(
-        self, queue: _Queue[T], what: str, change: Callable[[Connection, list[T]], Awaitable[R]]
+        self, queue: _Queue[T], activity: str, change: Callable[[Connection, list[T]], Awaitable[R]]
     ) -> R | None:
         """Change the first rows of a queue; None if the database refuses that."""
         some = queue.first()
-        done = await self._do(what, lambda each: change(each, some), retried=len(some) > 1)
+        done = await self._do(
+            activity, lambda connection: change(connection, some), retried=len(some) > 1
+        )
         if done is None:
             queue.reject(len(some))
         else:
@@ -273,7 +275,7 @@ class LogDeletions:
         return done
 
     async def _do(
-        self, what: str, work: Callable[[Connection], Awaitable[R]], *, retried: bool = False
+        self, activity: str, work: Callable[[Connection], Awaitable[R]], *, retried: bool = False
     ) -> R | None:
         """The result of a transaction that may be repeated; None if it was refused.
 
@@ -294,7 +296,7 @@ class LogDeletions:
                 raise
             except (OSError, KohortError) as error:
                 if not retried:
-                    logger.error("%s failed: %s", what, error)
+                    logger.error("%s failed: %s", activity, error)
                 return None
             await asyncio.sleep(delay)
             delay = next(delays, delay)

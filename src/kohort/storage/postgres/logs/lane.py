@@ -98,24 +98,24 @@ class Lane:
 
     async def wait(self, commit: "LaneCommit") -> None:
         """Return when all that a log has appended is written; raises why it was not."""
-        for each in (self._current, self._next):
-            if each is not None and commit in each.commits:
-                if each is self._next:
+        for round_ in (self._current, self._next):
+            if round_ is not None and commit in round_.commits:
+                if round_ is self._next:
                     self._writing.wake()
-                await each.completion.wait()
-                if commit in each.failed:
-                    raise fresh(each.failed[commit])
+                await round_.completion.wait()
+                if commit in round_.failed:
+                    raise fresh(round_.failed[commit])
 
     async def written(self, log: int) -> None:
         """Return when nothing of the log with this number is left to be written."""
-        for each in (self._current, self._next):
-            if each is not None and any(commit.number == log for commit in each.commits):
-                await each.completion.wait()
+        for round_ in (self._current, self._next):
+            if round_ is not None and any(commit.number == log for commit in round_.commits):
+                await round_.completion.wait()
 
     def is_settled(self, commit: "LaneCommit") -> bool:
         """True if all rows of a log are written."""
         return all(
-            each is None or commit not in each.commits for each in (self._current, self._next)
+            round_ is None or commit not in round_.commits for round_ in (self._current, self._next)
         )
 
     async def _run(self) -> None:
@@ -163,9 +163,9 @@ class Lane:
         link = self._link.another()
         try:
             with outcome():
-                found = await blocker(await link.get())
-            if found is not None and self._in_flight:
-                self._report_health(UnknownOutcomeError(found))
+                process = await blocker(await link.get())
+            if process is not None and self._in_flight:
+                self._report_health(UnknownOutcomeError(process))
         except (UnknownOutcomeError, DatabaseError, KohortError):
             pass  # the statement meets the same
         finally:
@@ -196,10 +196,10 @@ class Lane:
 
     def abandon(self, error: Exception) -> None:
         """Fail all unwritten rows with `error`, after `stop`."""
-        for each in (self._current, self._next):
-            if each is not None:
-                each.failed.update(dict.fromkeys(each.commits, error))
-                each.completion.complete()
+        for round_ in (self._current, self._next):
+            if round_ is not None:
+                round_.failed.update(dict.fromkeys(round_.commits, error))
+                round_.completion.complete()
 
     def stop(self) -> None:
         """Write nothing more on the event loop."""

@@ -36,13 +36,13 @@ _BACKUP: Final = "restore the schema from a backup"
 async def check_logs(connection: Connection, fold: Fold) -> AsyncIterator[Finding]:
     """What there is to say of the logs; every byte is read. Raises what asyncpg raises."""
     logs = await connection.fetch(_LOGS)
-    places = {TopicPartition(each["topic"], each["partition"]): each["topic_id"] for each in logs}
+    topic_ids = {TopicPartition(log["topic"], log["partition"]): log["topic_id"] for log in logs}
     metadata: list[bytes] = []
     damaged = False
-    for each in logs:
-        name = f"{each['topic']}-{each['partition']}"
-        checked = _CheckedLog(each, await connection.fetch(_SEGMENTS, each["id"]))
-        async for row in _rows(connection, each["id"]):
+    for log in logs:
+        name = f"{log['topic']}-{log['partition']}"
+        checked = _CheckedLog(log, await connection.fetch(_SEGMENTS, log["id"]))
+        async for row in _rows(connection, log["id"]):
             if checked.damage is None:
                 checked.add(row)
             if name == METADATA_NAME:
@@ -52,11 +52,11 @@ async def check_logs(connection: Connection, fold: Fold) -> AsyncIterator[Findin
             yield Finding(Level.PROBLEM, "log", f"{name}: {damage}; {_BACKUP}")
     if not damaged:
         yield Finding(Level.OK, "logs", f"none of {len(logs)} is damaged")
-    for found in _topics(places, metadata, fold):
-        yield found
-    for (log,) in await connection.fetch(_ORPHANS):
-        remedy = f"delete from batches where log = {log}"  # for people  # nosec B608
-        text = f"batches has rows of log {log}, which is none: {remedy}"
+    for finding in _topics(topic_ids, metadata, fold):
+        yield finding
+    for (number,) in await connection.fetch(_ORPHANS):
+        remedy = f"delete from batches where log = {number}"  # for people  # nosec B608
+        text = f"batches has rows of log {number}, which is none: {remedy}"
         yield Finding(Level.WARNING, "rows", text)
 
 
@@ -77,7 +77,7 @@ class _CheckedLog:
         self._start_offset = log["start_offset"]
         self._cleaned = log["cleaned"]
         self._segments = segments
-        self._sizes = dict.fromkeys((each["base"] for each in segments), 0)
+        self._sizes = dict.fromkeys((segment["base"] for segment in segments), 0)
         self._segment = 0
         self._next: int | None = None
         self._epoch = 0
@@ -93,9 +93,9 @@ class _CheckedLog:
 
     def add(self, row: Any) -> None:
         """Check the next row."""
-        what = self._gap(row["base"]) or self._wrong(row)
-        if what is not None:
-            self.damage = f"batches, (log, base) = ({self._log}, {row['base']}): {what}"
+        damage = self._gap(row["base"]) or self._wrong(row)
+        if damage is not None:
+            self.damage = f"batches, (log, base) = ({self._log}, {row['base']}): {damage}"
         self._next = row["next"]
         while self._segment < len(self._segments):
             segment = self._segments[self._segment]
@@ -106,11 +106,11 @@ class _CheckedLog:
 
     def _gap(self, base: int) -> str | None:
         """Compaction leaves gaps; else there are none from the start of the log on."""
-        wanted = self._start_offset if self._next is None else self._next
-        if base > wanted and base >= self._cleaned:
-            return f"the records from offset {wanted} to {base - 1}, before it, are missing"
-        if self._next is not None and base < wanted:
-            return f"the row before it ends at offset {wanted - 1}"
+        expected = self._start_offset if self._next is None else self._next
+        if base > expected and base >= self._cleaned:
+            return f"the records from offset {expected} to {base - 1}, before it, are missing"
+        if self._next is not None and base < expected:
+            return f"the row before it ends at offset {expected - 1}"
         return None
 
     def _wrong(self, row: Any) -> str | None:
@@ -144,38 +144,38 @@ class _CheckedLog:
 
 
 def _topics(
-    places: Mapping[TopicPartition, UUID | None], metadata: Sequence[bytes], fold: Fold
+    topic_ids: Mapping[TopicPartition, UUID | None], metadata: Sequence[bytes], fold: Fold
 ) -> Iterator[Finding]:
     try:
-        known = fold(metadata)
+        partitions = fold(metadata)
     except ValueError as error:
         yield Finding(Level.PROBLEM, "metadata", f"{METADATA_NAME}: {error}")
         return
-    yield from _compared(places, known)
+    yield from _compared(topic_ids, partitions)
 
 
 def _compared(
-    places: Mapping[TopicPartition, UUID | None], known: Mapping[TopicPartition, Known]
+    topic_ids: Mapping[TopicPartition, UUID | None], partitions: Mapping[TopicPartition, Known]
 ) -> Iterator[Finding]:
     """Compare the logs with the topics."""
-    for partition, topic_id in places.items():
+    for partition, topic_id in topic_ids.items():
         if str(partition) == METADATA_NAME:
             continue
-        if partition not in known:
+        if partition not in partitions:
             text = (
                 f"the log {partition} belongs to no topic: the next start sets it aside, and it is "
                 "removed after stray.retention.ms"
             )
             yield Finding(Level.WARNING, "topics", text)
-        elif known[partition].topic_id != topic_id:
+        elif partitions[partition].topic_id != topic_id:
             text = (
                 f"the log {partition} is of the topic {topic_id}, and its topic is "
-                f"{known[partition].topic_id}: the partition is not served; {_BACKUP}"
+                f"{partitions[partition].topic_id}: the partition is not served; {_BACKUP}"
             )
             yield Finding(Level.PROBLEM, "topics", text)
-    missing = sorted(known.keys() - places.keys())
+    missing = sorted(partitions.keys() - topic_ids.keys())
     for partition in missing:
         text = f"the log {partition} is missing: {_BACKUP}, or the next start makes it, empty"
         yield Finding(Level.WARNING, "topics", text)
     if not missing:
-        yield Finding(Level.OK, "topics", f"each of {len(known)} partitions has its log")
+        yield Finding(Level.OK, "topics", f"each of {len(partitions)} partitions has its log")

@@ -73,15 +73,15 @@ async def take_logs(
     """
     numbers = await _numbers(connection, fence, metadata, requests)
     stored = await read_logs(connection, tuple(numbers.values()))
-    found: list[TakenLog | DatabaseError] = []
+    taken: list[TakenLog | DatabaseError] = []
     for request in requests:
         number = numbers.get(request.topic_partition)
         if number is None or number not in stored:
-            found.append(_is_behind(request))
+            taken.append(_is_behind(request))
         else:
-            found.append(TakenLog(stored[number], epochs_of(stored[number], request.leader_epoch)))
-    await _lead(connection, fence, [each for each in found if isinstance(each, TakenLog)])
-    return found
+            taken.append(TakenLog(stored[number], epochs_of(stored[number], request.leader_epoch)))
+    await _lead(connection, fence, [log for log in taken if isinstance(log, TakenLog)])
+    return taken
 
 
 async def _numbers(
@@ -98,13 +98,13 @@ async def _numbers(
             # Who knows the whole metadata log knows the latest topic of that name. The end is read
             # after the logs: one that was made meanwhile is of a topic that was logged before.
             end = await metadata_end(connection, metadata)
-            older = [each for each in others if each.position >= end]
+            older = [request for request in others if request.position >= end]
             await connection.execute(_SET_ASIDE, *_columns(older))
             missing += older
         if missing:
-            topic_ids = [str(each.topic_id) for each in missing]
-            for number, *place, _ in await connection.fetch(_MAKE, *_columns(missing), topic_ids):
-                numbers[TopicPartition(*place)] = number
+            topic_ids = [str(request.topic_id) for request in missing]
+            for number, *tp, _ in await connection.fetch(_MAKE, *_columns(missing), topic_ids):
+                numbers[TopicPartition(*tp)] = number
     return numbers
 
 
@@ -117,14 +117,14 @@ async def _found(
     connection: Connection, requests: Sequence[LogRequest]
 ) -> tuple[dict[TopicPartition, int], list[LogRequest], list[LogRequest]]:
     """The numbers of logs that are there, those that are missing, and those of other topics."""
-    found = {
+    existing = {
         TopicPartition(topic, partition): (number, topic_id)
         for number, topic, partition, topic_id in await connection.fetch(_FIND, *_columns(requests))
     }
     numbers: dict[TopicPartition, int] = {}
     missing, others = [], []
     for request in requests:
-        number, topic_id = found.get(request.topic_partition, (None, None))
+        number, topic_id = existing.get(request.topic_partition, (None, None))
         if number is None:
             missing.append(request)
         elif topic_id == request.topic_id:
@@ -137,7 +137,7 @@ async def _found(
 def _columns(requests: Sequence[LogRequest]) -> tuple[list[str], list[str]]:
     """Topics and partitions."""
     partitions = [request.topic_partition for request in requests]
-    return [each.topic for each in partitions], [str(each.partition) for each in partitions]
+    return [tp.topic for tp in partitions], [str(tp.partition) for tp in partitions]
 
 
 async def _lock_session(connection: Connection, fence: Fence) -> None:
@@ -153,13 +153,13 @@ def _is_behind(request: LogRequest) -> DatabaseError:
 
 def epochs_of(stored: StoredLog, current: int) -> LeaderEpochs:
     """The epochs of a log that is led in `current`, unless it has a larger one."""
-    known = unpack_epochs(stored.epochs)
-    current = max(current, *(each.epoch for each in known), 0)
+    epochs = unpack_epochs(stored.epochs)
+    current = max(current, *(entry.epoch for entry in epochs), 0)
     if not current:
         return ONLY
-    if not known and stored.end_offset > stored.start_offset:
-        known = [EpochEntry(0, stored.start_offset)]  # of a server that led all
-    return LeaderEpochs(current, stored.end_offset, known)
+    if not epochs and stored.end_offset > stored.start_offset:
+        epochs = [EpochEntry(0, stored.start_offset)]  # of a server that led all
+    return LeaderEpochs(current, stored.end_offset, epochs)
 
 
 async def _lead(connection: Connection, fence: Fence, taken: Sequence[TakenLog]) -> None:

@@ -30,7 +30,7 @@ class Operation:
     """One transaction."""
 
     log: int
-    what: str
+    activity: str
     """For log lines."""
     work: Work
     appended: Callable[[], Awaitable[None]]
@@ -117,7 +117,7 @@ class Operations:
         # Behind the other logs.
         if left:
             self._by_log[operation.log] = left
-        if any(each.is_awaited for each in left):
+        if any(other.is_awaited for other in left):
             self._awaited[operation.log] = None
 
     async def _do(self, operation: Operation) -> Exception | None:
@@ -133,7 +133,7 @@ class Operations:
                 self._link.drop()
             except (OSError, KohortError) as error:
                 if not isinstance(error, FencedError):
-                    logger.error("%s failed: %s", operation.what, error)
+                    logger.error("%s failed: %s", operation.activity, error)
                 return error.with_traceback(None)  # which refers to what was to be written
             else:
                 return None

@@ -282,20 +282,20 @@ class PagedStore:
     def loaded(self, page: int, rows: Sequence[bytes]) -> None:
         """Take rows that were read, from a page on. Raises CorruptLogError if some are missing."""
         number, position = page, self._positions[page]
-        found: list[bytes] = []
+        page_rows: list[bytes] = []
         starts: list[int] = []
         pages: list[_Page] = []
         for row in rows:
-            found.append(row)
+            page_rows.append(row)
             starts.append(position)
             position += len(row)
             if position == self._end_of(number):
-                pages.append(_Page(found, starts, position))
-                number, found, starts = number + 1, [], []
-        if found or not pages:
+                pages.append(_Page(page_rows, starts, position))
+                number, page_rows, starts = number + 1, [], []
+        if page_rows or not pages:
             raise self._damaged(self._positions[page])
-        for number, each in reversed(tuple(enumerate(pages, page))):  # the first is wanted most
-            self._keep(number, each)
+        for number, loaded in reversed(tuple(enumerate(pages, page))):  # the first is wanted most
+            self._keep(number, loaded)
 
     def _keep(self, number: int, page: _Page) -> None:
         if number not in self._loaded:
@@ -372,9 +372,9 @@ class PagedStore:
 
         Raises OSError, FileNotFoundError if the segment was removed, CorruptLogError.
         """
-        known = self._loaded.get(page)
-        if known is not None:
-            return b"".join(known.rows), page + 1
+        loaded = self._loaded.get(page)
+        if loaded is not None:
+            return b"".join(loaded.rows), page + 1
         content = b"".join(self._reader.read_blocking(self.rows_of(page)))
         if not self.is_current:
             raise FileNotFoundError(f"the segment of {self.name} was removed or replaced")
@@ -424,6 +424,10 @@ def _of_page(page: _Page, start: int, end: int) -> bytes:
     """The bytes of a page between two positions of the segment."""
     first = bisect_right(page.starts, start) - 1
     last = bisect_left(page.starts, end) - 1
-    at = page.starts[first]
-    found = page.rows[first] if first == last else b"".join(page.rows[first : last + 1])
-    return found if start == at and end - at == len(found) else found[start - at : end - at]
+    row_start = page.starts[first]
+    content = page.rows[first] if first == last else b"".join(page.rows[first : last + 1])
+    return (
+        content
+        if start == row_start and end - row_start == len(content)
+        else content[start - row_start : end - row_start]
+    )

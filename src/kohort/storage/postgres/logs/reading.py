@@ -33,7 +33,7 @@ _SELECT_ON: Final = (
 
 
 async def _read(connection: Connection, rows: Range) -> list[bytes]:
-    return [found[0] for found in await connection.fetch(_SELECT, *rows)]
+    return [row[0] for row in await connection.fetch(_SELECT, *rows)]
 
 
 class RowReader:
@@ -103,10 +103,10 @@ class RowsOfOthers:
         self._number: int | None = None
 
     async def checkpoint(self) -> Checkpoint:
-        found = await self._reader.fetch(_CHECKPOINT, *self._place)
-        if not found:
+        rows = await self._reader.fetch(_CHECKPOINT, *self._place)
+        if not rows:
             return Checkpoint()  # its leader has not made it yet
-        self._number, start_offset, cleaned = found[0]
+        self._number, start_offset, cleaned = rows[0]
         return Checkpoint(start_offset, cleaned=cleaned)
 
     async def read_on(self, offset: int) -> bytes:

@@ -87,7 +87,7 @@ class StoredLog(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        ends = (each[-1].next for each in (self.segments, self.rows) if each)
+        ends = (stored[-1].next for stored in (self.segments, self.rows) if stored)
         return max(self.start_offset, *ends, 0)
 
 
@@ -96,11 +96,11 @@ _EPOCH: Final = Struct(">iq")
 
 def pack_epochs(epochs: Iterable[EpochEntry]) -> bytes:
     """Leader epochs with their start offsets, as they are stored."""
-    return b"".join(_EPOCH.pack(*each) for each in epochs)
+    return b"".join(_EPOCH.pack(*entry) for entry in epochs)
 
 
 def unpack_epochs(stored: bytes) -> list[EpochEntry]:
-    return [EpochEntry(*each) for each in _EPOCH.iter_unpack(stored)]
+    return [EpochEntry(*fields) for fields in _EPOCH.iter_unpack(stored)]
 
 
 PUT_SEGMENT: Final = (
@@ -138,29 +138,32 @@ async def read_logs(connection: Connection, ids: Sequence[int] | None) -> dict[i
     """The logs with these ids, or all, by id. Raises what asyncpg raises."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         # As text[]: see `open_logs`.
-        found = await connection.fetch(_LOGS, None if ids is None else [*map(str, ids)])
-        segments: dict[int, list[StoredSegment]] = {each["id"]: [] for each in found}
-        known = [*map(str, segments)]
-        for log, *fields in await connection.fetch(_SEGMENTS, known):
+        log_rows = await connection.fetch(_LOGS, None if ids is None else [*map(str, ids)])
+        segments: dict[int, list[StoredSegment]] = {log_row["id"]: [] for log_row in log_rows}
+        log_ids = [*map(str, segments)]
+        for log, *fields in await connection.fetch(_SEGMENTS, log_ids):
             segments[log].append(StoredSegment(*fields))
-        rows: dict[int, list[StoredRow]] = {each: [] for each in segments}
-        for log, *fields in await connection.fetch(_ROWS, known):
+        rows: dict[int, list[StoredRow]] = {log: [] for log in segments}
+        for log, *fields in await connection.fetch(_ROWS, log_ids):
             rows[log].append(StoredRow(*fields))
-    return {each["id"]: _log(each, segments[each["id"]], rows[each["id"]]) for each in found}
+    return {
+        log_row["id"]: _log(log_row, segments[log_row["id"]], rows[log_row["id"]])
+        for log_row in log_rows
+    }
 
 
-def _log(found: Any, segments: Sequence[StoredSegment], rows: Sequence[StoredRow]) -> StoredLog:
+def _log(row: Any, segments: Sequence[StoredSegment], rows: Sequence[StoredRow]) -> StoredLog:
     return StoredLog(
-        found["id"],
-        TopicPartition(found["topic"], found["partition"]),
-        found["topic_id"],
-        found["start_offset"],
-        found["cleaned"],
-        found["producers"],
-        found["aborted_base"],
-        found["aborted"],
-        found["leader_epochs"],
+        row["id"],
+        TopicPartition(row["topic"], row["partition"]),
+        row["topic_id"],
+        row["start_offset"],
+        row["cleaned"],
+        row["producers"],
+        row["aborted_base"],
+        row["aborted"],
+        row["leader_epochs"],
         segments,
         rows,
-        found["now"],
+        row["now"],
     )

@@ -61,8 +61,8 @@ class PostgresSource:
         except BaseException:
             self.close()
             raise
-        self._stored = {each.topic_partition: each for each in stored.values()}
-        topic_ids = {each.topic_partition: each.topic_id for each in stored.values()}
+        self._stored = {log.topic_partition: log for log in stored.values()}
+        topic_ids = {log.topic_partition: log.topic_id for log in stored.values()}
         self.directories = StoredPlaces(cluster_id, topic_ids)
 
     async def _begin(
