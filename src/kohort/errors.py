@@ -68,7 +68,7 @@ def fresh(error: E) -> E:
     """
     kind = type(error)
     copy: E = kind.__new__(kind, *error.args)
-    built_in = next(each for each in kind.__mro__ if each.__module__ == "builtins")
+    built_in = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     built_in.__init__(copy, *error.args)  # type: ignore[misc]  # sets fields that are in no __dict__
     copy.args = error.args
     for name in ("filename", "filename2"):  # OSError's, which are not in its args either

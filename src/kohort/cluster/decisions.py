@@ -42,9 +42,9 @@ class Situation(NamedTuple):
 def situation(cluster: Cluster, observed: Observed, rebalance_delay_ms: int) -> Situation:
     """The situation of the observed nodes."""
     nodes = cluster.nodes.values()
-    gone = frozenset(each.id for each in nodes if observed.is_gone(each.id, each.session))
-    ages = (observed.now - each.registered_at for each in nodes if each.id not in gone)
-    return Situation(gone, all(age >= rebalance_delay_ms for age in ages))
+    gone_ids = frozenset(node.id for node in nodes if observed.is_gone(node.id, node.session))
+    ages = (observed.now - node.registered_at for node in nodes if node.id not in gone_ids)
+    return Situation(gone_ids, all(age >= rebalance_delay_ms for age in ages))
 
 
 def decide(
@@ -57,9 +57,9 @@ def decide(
     planned from draining nodes, and for balance once the nodes are settled. A leader that is not
     gone keeps its partitions until it hands them over itself.
     """
-    live = {each.id: each for each in cluster.nodes.values() if each.id not in nodes.gone}
-    fenced = tuple(NodeFenced(each) for each in cluster.nodes if each not in live)
-    targets = sorted(each.id for each in live.values() if not each.is_draining) or sorted(live)
+    live = {node.id: node for node in cluster.nodes.values() if node.id not in nodes.gone}
+    fenced = tuple(NodeFenced(node_id) for node_id in cluster.nodes if node_id not in live)
+    targets = sorted(node.id for node in live.values() if not node.is_draining) or sorted(live)
     forgotten = yield from _cleanup_records(cluster, topics)
     done = (*forgotten, *fenced)
     if not targets:

@@ -19,7 +19,7 @@ class Load:
         self._leader: dict[TopicIdPartition, int] = {}
         self._partitions: dict[int, dict[UUID, set[TopicIdPartition]]] = {}
         """By node and topic."""
-        self._of_kind: dict[TopicKind, Counter[int]] = {each: Counter() for each in TopicKind}
+        self._of_kind: dict[TopicKind, Counter[int]] = {kind: Counter() for kind in TopicKind}
         self._of_node: Counter[int] = Counter()
 
     def add(self, partition: TopicIdPartition, node: int) -> None:
@@ -63,9 +63,9 @@ class Load:
         """
         moves = []
         for kind in TopicKind:
-            found = yield from self._best_of(kind, fixed)
-            if found is not None:
-                moves.append(found)
+            candidate = yield from self._best_of(kind, fixed)
+            if candidate is not None:
+                moves.append(candidate)
         if not moves:
             return None
         best = max(moves, key=lambda move: move.gain)
@@ -86,13 +86,15 @@ class Load:
             gain = counts[node] - least - 1  # 0: the two nodes would only change places
             if gain < 0 or (best is not None and best.gain[0] > 0):
                 break
-            for topic_id, there in self._partitions[node].items():
+            for topic_id, partitions in self._partitions[node].items():
                 yield
                 if self._kind(topic_id) is not kind:
                     continue
                 to = self._emptiest(topic_id, emptiest)
-                gains = (gain, len(there) - self._count(to, topic_id) - 1)
-                if gains > (best.gain if best else (0, 0)) and (movable := there.difference(fixed)):
+                gains = (gain, len(partitions) - self._count(to, topic_id) - 1)
+                if gains > (best.gain if best else (0, 0)) and (
+                    movable := partitions.difference(fixed)
+                ):
                     best = _Move(gains, min(movable), to)
         return best
 

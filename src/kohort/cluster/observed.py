@@ -38,5 +38,5 @@ class Observed:
 
     def with_newcomers(self, nodes: Iterable[NodeRegistered]) -> "Observed":
         """A copy in which nodes that have registered since are alive."""
-        alive = {each.id: Liveness(each.session, Timestamp(self.now + 1)) for each in nodes}
+        alive = {node.id: Liveness(node.session, Timestamp(self.now + 1)) for node in nodes}
         return replace(self, nodes={**self.nodes, **alive})

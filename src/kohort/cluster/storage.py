@@ -31,10 +31,10 @@ class DuplicateNodeIdError(KohortError):
 
     def __init__(self, node: int, where: str = "") -> None:
         """`where`: the address of that process, if it is known."""
-        at = f" at {where}" if where else ""
+        address = f" at {where}" if where else ""
         super().__init__(
-            f"another process{at} serves as node {node} from this database: stop it, or give this "
-            "one another node.id"
+            f"another process{address} serves as node {node} from this database: stop it, or "
+            "give this one another node.id"
         )
 
 

@@ -37,8 +37,11 @@ class Backing(Protocol):
         """
         ...
 
-    def unsynced_names(self, *, again: bool) -> list[str]:
-        """The directories whose entries changed since the last call; `again` names them again."""
+    def unsynced_names(self, *, keep: bool) -> list[str]:
+        """The directories whose entries changed since the last call.
+
+        `keep`: the next call returns them too.
+        """
         ...
 
     def sync(self, names: Iterable[str]) -> None:
@@ -150,7 +153,7 @@ class UnsyncedBacking:
 
     __slots__ = ()
 
-    def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
+    def unsynced_names(self, *, keep: bool) -> list[str]:  # noqa: ARG002
         return []
 
     def sync(self, names: Iterable[str]) -> None:

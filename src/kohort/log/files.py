@@ -279,10 +279,10 @@ class FileBacking:
 
         return self._executor.submit(sync)
 
-    def unsynced_names(self, *, again: bool) -> list[str]:
+    def unsynced_names(self, *, keep: bool) -> list[str]:
         if not self._has_new_names:
             return []
-        self._has_new_names = again
+        self._has_new_names = keep
         return [self._path, os.path.dirname(self._path)]
 
     def sync(self, names: Iterable[str]) -> None:

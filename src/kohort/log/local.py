@@ -318,7 +318,7 @@ class LocalDirectory:
             segment.close()
         own_files.join(self._files)
         if self._durable or not is_synced:
-            _sync_found(path, segments, again=not is_synced)
+            _sync_found(path, segments, after_failed_sync=not is_synced)
         return segments, checkpoint
 
     def _open(
@@ -394,7 +394,7 @@ class LocalDirectory:
             LeaderEpochs.of(checkpoint.epochs),
         )
         if is_synced:  # what readers see from the start is durable
-            _sync_found(path, segments, again=self._lock.has_failed_sync)
+            _sync_found(path, segments, after_failed_sync=self._lock.has_failed_sync)
             backing.synced(log.end_offset)
         return log
 
@@ -521,19 +521,21 @@ def _failures(running: Sequence[Future[None]]) -> list[BaseException]:
     return [error for future in running if (error := future.exception()) is not None]
 
 
-def _sync_found(path: str, segments: Sequence[Segment], *, again: bool = False) -> None:
+def _sync_found(path: str, segments: Sequence[Segment], *, after_failed_sync: bool = False) -> None:
     """Sync what a process that was killed left in memory. Raises OSError.
 
-    `again`: a sync has failed, so the files are rewritten first.
+    `after_failed_sync`: the files are rewritten first.
     The names of files that are made later are not part of it: the log that appends syncs them.
     """
     # What could not be synced was cut off the last one, and that may be in memory only, too.
     unsynced = [
-        segment for segment in segments if segment.unsynced or (again and segment is segments[-1])
+        segment
+        for segment in segments
+        if segment.unsynced or (after_failed_sync and segment is segments[-1])
     ]
     files = [file for segment in unsynced if (file := segment.log.file()) is not None]
     if files:
-        for file in files if again else ():
+        for file in files if after_failed_sync else ():
             rewrite(file)
         sync_all((*files, path, os.path.dirname(path)))
     for segment in unsynced:

@@ -113,7 +113,7 @@ class SyncedLog(ReadableLog):
         paths = list(self._segments.unsynced_files())
         # A file gets its name with its first append, so that name is still to be synced then.
         has_file = self._segments.active.log.file() is not None
-        return paths + self._backing.unsynced_names(again=not has_file)
+        return paths + self._backing.unsynced_names(keep=not has_file)
 
     def sync(self, names: Iterable[str]) -> None:
         self._backing.sync(names)

@@ -245,10 +245,10 @@ def validate_sizes(data: Buffer, count: int, limit: int) -> None:
     """
     position = 0
     for _ in range(count):
-        size, at = read_zigzag_varint(data, position)
+        size, start = read_zigzag_varint(data, position)
         if size > limit:
             raise invalid(f"a record has {size} bytes, at most {limit}")
-        position = at + size
+        position = start + size
 
 
 def numbered(data: Buffer, position: int, count: int) -> bytes:

@@ -27,10 +27,10 @@ def parse_network(host: str) -> IPv4Network | IPv6Network | None:
         return None
     if not _PREFIX_LENGTH.search(host) or "%" in host:
         raise ValueError(f"{host} is not an address and a prefix length")
-    found = ip_interface(host)
-    if isinstance(found, IPv6Interface) and found.ip.ipv4_mapped:
+    interface = ip_interface(host)
+    if isinstance(interface, IPv6Interface) and interface.ip.ipv4_mapped:
         raise ValueError(f"{host} is no network of IPv6")
-    return found.network
+    return interface.network
 
 
 class AclHosts:
@@ -62,12 +62,12 @@ class AclHosts:
 
     def of(self, address: str) -> tuple[str, ...]:
         """The hosts by which entries mean a client with this address, or with another word."""
-        found = self._remembered.get(address)
-        if found is None:
+        hosts = self._remembered.get(address)
+        if hosts is None:
             if len(self._remembered) >= MAX_REMEMBERED:
                 self._remembered.clear()
-            found = self._remembered[address] = (address, WILDCARD, *self._of_networks(address))
-        return found
+            hosts = self._remembered[address] = (address, WILDCARD, *self._of_networks(address))
+        return hosts
 
     def _of_networks(self, address: str) -> list[str]:
         try:

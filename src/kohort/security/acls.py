@@ -371,4 +371,4 @@ def _count_down(counters: dict[K, Counter[T]], key: K, item: T) -> None:
 
 def _keys(principal: str, hosts: tuple[str, ...]) -> list[tuple[str, str]]:
     """Keys of the rules that apply to a client, including wildcards of principal and host."""
-    return [(each, host) for each in (principal, ANYBODY) for host in hosts]
+    return [(name, host) for name in (principal, ANYBODY) for host in hosts]

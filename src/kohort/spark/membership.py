@@ -273,7 +273,7 @@ class QueryMember:
         }
         new = sorted(assigned - self._positions.keys())
         committed = {
-            tp: found.offset for tp in new if (found := generation.committed(tp)) is not None
+            tp: commit.offset for tp in new if (commit := generation.committed(tp)) is not None
         }
         without_position = [tp for tp in new if tp not in committed and tp not in done]
         if self._initial_partitions is None:

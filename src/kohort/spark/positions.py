@@ -121,9 +121,9 @@ def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     try:
         assignment = json.loads(text)
         partitions = {
-            TopicPartition(topic, _whole(each))
+            TopicPartition(topic, _whole(number))
             for topic, some in assignment.items()
-            for each in some
+            for number in some
         }
     except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(

@@ -188,8 +188,8 @@ async def _is_committed(
 
     group = GroupId(options.batches_group)
     admin = Admin(await background.cluster(options.kafka))
-    found = await admin.committed([group], require_stable=require_stable)
-    offsets = unless_error(found[group])
+    committed = await admin.committed([group], require_stable=require_stable)
+    offsets = unless_error(committed[group])
     if not micro_batch.is_committed(offsets.values()):
         return False
     logger.info("micro-batch %d is already committed", micro_batch.number)

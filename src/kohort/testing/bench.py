@@ -183,10 +183,10 @@ class Bench:
         results = []
         for job in jobs:
             if isinstance(job, ResolveRegexes):
-                found: dict[str, tuple[str, ...]] = {}
-                for _ in job.steps(tuple(self.topics.names()), found):
+                matches: dict[str, tuple[str, ...]] = {}
+                for _ in job.steps(tuple(self.topics.names()), matches):
                     pass
-                results.append(self.post(job.done(found)))
+                results.append(self.post(job.done(matches)))
             else:
                 results.append(self.post(job.done()))
         return results

@@ -135,6 +135,6 @@ class Nodes:
         """The leader of a partition by all that is logged; its node may be gone."""
         metadata = SharedMetadataLog(MemoryStorage(self.shared, 0), self.timestamp)
         await metadata.read_to_end()
-        found = [each.id for each in metadata.state.topics.values() if each.name == topic]
-        assert found, f"there is no topic {topic}"
-        return metadata.state.cluster.leader(TopicIdPartition(found[0], partition))
+        topic_ids = [record.id for record in metadata.state.topics.values() if record.name == topic]
+        assert topic_ids, f"there is no topic {topic}"
+        return metadata.state.cluster.leader(TopicIdPartition(topic_ids[0], partition))

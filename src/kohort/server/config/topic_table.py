@@ -227,7 +227,7 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
     definition.name: definition
     for definition in sorted(
         (*_RETENTION, *_SEGMENTS, *_RECORDS, *_MANY_BROKERS, *_SHARE, *_TIERED),
-        key=lambda each: each.name,
+        key=lambda config: config.name,
     )
 }
 """By name, in alphabetical order, which is that of the CreateTopics response."""
