@@ -15,6 +15,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Protocol
 
 from kohort.errors import fresh
@@ -233,9 +234,10 @@ class GroupCommit:
         if self.failure is not None:
             raise _refused(self.failure)
         try:
-            self._sync = self._executor.submit(self._log.begin_sync())
+            self._sync = Future()
+            sync = partial(_run, self._log.begin_sync(), self._sync)
             # It goes on if the loop ends and cancels this task.
-            await asyncio.shield(asyncio.wrap_future(self._sync))
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._executor, sync))
         except OSError as error:
             self._sync = None
             self._fail(error)
@@ -268,6 +270,16 @@ async def resumed(log: Retryable, executor: Executor | None) -> None:
             log.sync_failed(error)
         else:
             return
+
+
+def _run(work: Callable[[], object], ended: Future[None]) -> None:
+    """Do `work`, and complete `ended` for those that wait without an event loop."""
+    try:
+        work()
+    except BaseException as error:
+        ended.set_exception(error)
+        raise
+    ended.set_result(None)
 
 
 async def _to_its_end(work: asyncio.Future[None]) -> None:
