@@ -44,6 +44,9 @@ DOWNGRADED = "ConsumerGroupHeartbeat fatal error: Broker: The group id does not 
 """How the error ends with which a member of the consumer protocol stops for good: the group became
 a classic one while it was away. Apache Kafka has the same code (69) for it.
 """
+_KEEPS_ORDER = {"metadata.recovery.strategy": "none"}
+"""librdkafka may send its newest record first, ahead of those it sends again, once it rebootstraps.
+"""
 EPOCHS_TOLD = {"debug": "eos", "log_level": 7}
 """Has librdkafka log epoch bumps: batches that it sends again after one may be stored twice."""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
@@ -83,7 +86,7 @@ def produce(
                 "linger.ms": 5,
                 "error_cb": failed,
                 **QUIET,
-                **(EPOCHS_TOLD if plan.idempotent else {}),
+                **(EPOCHS_TOLD if plan.idempotent else _KEEPS_ORDER),
             },
             logger=logger,
         )
