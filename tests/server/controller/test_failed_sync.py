@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import shutil
+import threading
 import traceback
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
@@ -26,6 +27,7 @@ from kohort.server.metadata_log import METADATA_LOG_CONFIG
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 from server.topic_deletion import delete_topic
+from waiting import until
 
 
 class Disk:
@@ -250,6 +252,31 @@ async def test_a_rolled_back_change_does_not_return_with_a_reopened_log(
 
 def _refuse(*_: object) -> None:
     raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.05])
+async def test_a_close_during_a_sync_that_fails_is_not_clean(
+    server: Server, monkeypatch: pytest.MonkeyPatch, delay_s: float
+) -> None:
+    server.controller.topics.create("orders", 1)
+    has_begun, go_on = threading.Event(), threading.Event()
+    really = os.fsync
+
+    def fail_once(_: int) -> None:
+        monkeypatch.setattr(os, "fsync", really)  # Linux reports an error to one fsync only
+        has_begun.set()
+        assert go_on.wait(10)
+        raise OSError(5, os.strerror(5))
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    change = asyncio.create_task(server.controller.writer.durable())
+    await until(has_begun.is_set)
+    threading.Timer(delay_s, go_on.set).start()
+    server.end()
+    assert not (server.path / ".clean-shutdown").exists()
+    with pytest.raises(KafkaError, match=os.strerror(5)):
+        await change
+    assert list(server.start().replicas.topics.all()) == []
 
 
 @pytest.mark.parametrize("change", ["create_topics", "create_partitions", "delete_topics"])

@@ -274,7 +274,14 @@ class LocalMetadataLog:
             log.owner_sync_failed(self._failure, self._durable_end)
 
     def close(self) -> None:
-        """Try the disk no more. Idempotent."""
+        """Sync every change, blocking, and try the disk no more. Idempotent.
+
+        A sync under way may fail, whose files the log itself would not sync again: the changes are
+        rolled back then, and the log reports it before its directory is closed.
+        """
+        if self._changes:
+            with contextlib.suppress(OSError):
+                self.flush()
         if self._retrying is not None:
             self._retrying.cancel()
 
