@@ -15,7 +15,6 @@ Each part starts a PostgreSQL of its own, with fsync:
 includes PostgreSQL's.
 """
 
-import argparse
 import asyncio
 import os
 import signal
@@ -75,12 +74,9 @@ class TakeOver:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, and write the section."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = rounds.option_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of small sizes")
     parser.add_argument("--rounds", type=int, help="of which medians are taken")
-    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     parser.add_argument("--parts", default=",".join(PARTS), help="which to measure (%(default)s)")
     options, _ = parser.parse_known_args(argv)
     sizes = QUICK if options.quick else WHOLE

@@ -12,7 +12,6 @@ of producers. The values are words of a small vocabulary, so that they can be co
 CPU time on one core.
 """
 
-import argparse
 import random
 import statistics
 import time
@@ -26,7 +25,7 @@ from kafka.record.default_records import (  # type: ignore[import-untyped]
 )
 
 from benchmarks.report import Target, publish, table
-from benchmarks.rounds import ENOUGH_ROUNDS, significant
+from benchmarks.rounds import ENOUGH_ROUNDS, option_parser, significant
 from kohort.columnar.decoding import decode_batches
 from kohort.protocol import batches
 from kohort.protocol.batches import Codec, Record
@@ -103,9 +102,7 @@ def rate(decoder: Decoder, data: bytes, count: int) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, and write the section."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = option_parser(__doc__)
     parser.add_argument(
         "--rounds",
         type=int,
@@ -115,7 +112,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--records", type=int, default=20_000, help="that are decoded at once (%(default)s)"
     )
-    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options, _others = parser.parse_known_args(argv)
     inputs = {
         (size, codec): record_batches(value_size, options.records, codec)

@@ -9,9 +9,7 @@ heartbeat as often. Prints how long those had to wait whose leader or coordinato
 the clients are the same. `--faults kill,hang` has only those.
 """
 
-import argparse
 import asyncio
-import os
 import signal
 import statistics
 import time
@@ -22,8 +20,8 @@ from typing import Final
 
 from benchmarks import nodes, sources
 from benchmarks.gaps import PARTITIONS, TOPIC, Clients, Subject
-from benchmarks.report import Target, publish, table
-from benchmarks.rounds import ENOUGH_ROUNDS, significant
+from benchmarks.report import Target, load_average, publish, table
+from benchmarks.rounds import ENOUGH_ROUNDS, option_parser, significant
 
 FAULTS: Final = ("kill", "hang", "drain")
 NODES: Final = (1, 2, 3)
@@ -37,21 +35,17 @@ Waits = Mapping[str, Sequence[float]]
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, and write the section."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = option_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each fault (%(default)s)")
     parser.add_argument("--faults", default=",".join(FAULTS), help="(%(default)s)")
     parser.add_argument("--before", metavar="COMMIT", help="measure the nodes of this commit too")
-    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options = parser.parse_args(argv)
     faults = options.faults.split(",")
     if unknown := set(faults) - set(FAULTS):
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     parts = measured(options.rounds, faults, options.before)
-    load = f"Processes that could run, in the last 15 minutes: {os.getloadavg()[2]:.0f}."
     write = not options.dry and options.rounds >= ENOUGH_ROUNDS
-    publish("failover", "Failover of a cluster", [*parts, load], write=write)
+    publish("failover", "Failover of a cluster", [*parts, load_average()], write=write)
 
 
 def measured(rounds: int, faults: Sequence[str] = FAULTS, before: str | None = None) -> list[str]:

@@ -14,7 +14,6 @@ section also without Apache Kafka.
 
 import argparse
 import math
-import os
 import signal
 import tempfile
 import threading
@@ -46,7 +45,7 @@ from tests.peers.kafka import Kafka, free_port, missing_tools
 
 from benchmarks import sources
 from benchmarks.loading import cpu_s, resident_mb
-from benchmarks.report import Target, publish, table
+from benchmarks.report import Target, load_average, publish, table
 from benchmarks.requests import Peer, decoded, frame
 from benchmarks.rounds import significant
 from kohort.errors import ErrorCode
@@ -576,8 +575,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     targets.append(Target(what, of_sizes[-1], bound, at_least=False))
     titles = ("what grows", "server", "sizes", "figure", "measured", "exponent", "one more")
     whole = not options.rows and not options.sizes and (options.before or "kafka" in servers)
-    load = f"Processes that could run, in the last 15 minutes: {os.getloadavg()[2]:.0f}."
-    parts = [table(titles, cells), "\n".join(map(str, targets)), load]
+    parts = [table(titles, cells), "\n".join(map(str, targets)), load_average()]
     publish("growth", "Growth", parts, write=bool(whole))
 
 

@@ -9,7 +9,6 @@ what connections and groups cost. Counts hardly depend on the load of the machin
 `--before COMMIT` counts those of that commit's server too, and their ratio. Requires Valgrind.
 """
 
-import argparse
 import re
 import shutil
 import statistics
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 from benchmarks import load, sources
 from benchmarks.report import publish, table
-from benchmarks.rounds import ENOUGH_ROUNDS
+from benchmarks.rounds import ENOUGH_ROUNDS, option_parser
 from benchmarks.servers import Server, free_port, spawn
 from benchmarks.tools import MissingError
 
@@ -89,12 +88,9 @@ class Counted:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Count, print, and write the section."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = option_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=ENOUGH_ROUNDS, help="(%(default)s)")
     parser.add_argument("--before", metavar="COMMIT", help="count those of this commit too")
-    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options = parser.parse_args(argv)
     commits = ["", *([options.before] if options.before else [])]
     try:

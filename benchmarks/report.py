@@ -135,6 +135,11 @@ def _replace(name: str, section: str) -> None:
     RESULTS.write_text("\n".join([HEAD, *kept]))
 
 
+def load_average() -> str:
+    """Other work on the machine, for measurements that it disturbs."""
+    return f"Processes that could run, in the last 15 minutes: {os.getloadavg()[2]:.0f}."
+
+
 def machine() -> str:
     """Processor, memory and kernel, as reported by the operating system."""
     cpu = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())

@@ -10,7 +10,6 @@ time from the last heartbeat that the former coordinator took to the first that 
 `--cold` sets `cluster.drain.timeout.ms=0`, and is not written.
 """
 
-import argparse
 import asyncio
 import statistics
 import time
@@ -22,6 +21,7 @@ from typing import Final
 from benchmarks import nodes
 from benchmarks.raw_members import Member
 from benchmarks.report import Target, publish, table
+from benchmarks.rounds import option_parser
 from kohort.client import ClientConfig, OffsetAndMetadata, TopicPartition
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
@@ -89,12 +89,9 @@ def _restart(cluster: nodes.Nodes, node: int, settings: Mapping[str, str], beats
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Restart all nodes in several rounds, and write the section."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = option_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="restarts of all (%(default)s)")
     parser.add_argument("--cold", action="store_true", help="hand nothing over")
-    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options = parser.parse_args(argv)
     beats = Beats()
     settings = SETTINGS | ({"cluster.drain.timeout.ms": "0"} if options.cold else {})

@@ -31,6 +31,15 @@ class Plan:
     write: bool
 
 
+def option_parser(documentation: str | None) -> argparse.ArgumentParser:
+    """Parser of the options of a benchmark, with `--dry`. `documentation` is its docstring."""
+    parser = argparse.ArgumentParser(
+        description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
+    return parser
+
+
 def plan(
     documentation: str | None, *, servers: Sequence[str], seconds: float, argv: Sequence[str] | None
 ) -> Plan:
@@ -38,9 +47,7 @@ def plan(
 
     Results are kept only of whole runs, with enough rounds and all servers.
     """
-    parser = argparse.ArgumentParser(
-        description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = option_parser(documentation)
     parser.add_argument(
         "--rounds",
         type=int,
@@ -53,7 +60,6 @@ def plan(
     parser.add_argument(
         "--servers", default=",".join(servers), help="which to measure (%(default)s)"
     )
-    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options = parser.parse_args(argv)
     chosen = tuple(options.servers.split(","))
     if unknown := set(chosen) - set(SERVERS):

@@ -29,6 +29,7 @@ from typing import Any
 from benchmarks import spark_load as load
 from benchmarks.load import LoadError
 from benchmarks.report import Target, publish, table
+from benchmarks.rounds import option_parser
 from benchmarks.servers import Server, start_all
 from benchmarks.spark_load import FORMATS, Case, Pass, Triggers, Work
 from benchmarks.tools import MissingError, spark_connector
@@ -180,9 +181,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = option_parser(__doc__)
 
     def some_of(known: Sequence[Any]) -> Callable[[str], list[Any]]:
         def chosen(text: str) -> list[Any]:
@@ -211,7 +210,6 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         default=load.PRODUCED_BATCH,
         help="bytes of a batch that is read (%(default)s)",
     )
-    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options, _others = parser.parse_known_args(argv)
     return options
 
