@@ -28,13 +28,18 @@ class Difference:
     got: Plain
 
 
-def differences(scenario: str, expected: Sequence[Step], got: Sequence[Step]) -> list[Difference]:
-    """All of them, in the order of the steps; an empty list means that the scenario conforms."""
+def differences(
+    scenario: str, expected: Sequence[Step], got: Sequence[Step], first: int = 1
+) -> list[Difference]:
+    """All of them, in the order of the steps; an empty list means that the scenario conforms.
+
+    `first` is the number of the first step.
+    """
     found: list[Difference] = []
     for number in range(max(len(expected), len(got))):
         wanted = expected[number] if number < len(expected) else {}
         heard = got[number] if number < len(got) else {}
-        label = f"{number + 1}. {wanted.get('step') or heard.get('step')}"
+        label = f"{number + first}. {wanted.get('step') or heard.get('step')}"
         found += [
             Difference(scenario, label, path, one, other)
             for path, one, other in _steps_differ(wanted, heard)

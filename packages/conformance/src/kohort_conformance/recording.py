@@ -19,7 +19,7 @@ from kohort_conformance.comparing import Difference, differences
 from kohort_conformance.plain import Plain
 from kohort_conformance.printable import printable
 from kohort_conformance.reference import Range, Reference
-from kohort_conformance.runner import Run, run_all
+from kohort_conformance.runner import STUCK, Run, run_all
 from kohort_conformance.scenario import Scenario
 from kohort_conformance.transcript import Step
 from kohort_conformance.varying import UnlikeStepsError, merged_steps, varies, varying_fields
@@ -44,13 +44,15 @@ class Recording:
     def add(self, name: str, passes: Sequence[Sequence[Step]]) -> None:
         """Merge the passes of a scenario, or refuse it."""
         try:
-            self.steps[name] = merged_steps(passes)
+            steps = merged_steps(passes)
         except UnlikeStepsError as error:
             self.refused[name] = str(error)
+            return
+        last = steps[-1]
+        if last["step"] == STUCK:
+            self.refused[name] = f"{STUCK}: {last['outcome']}"
         else:
-            if (last := passes[0][-1])["step"] == "could not go on":
-                self.refused[name] = f"could not go on: {last['outcome']}"
-                del self.steps[name]
+            self.steps[name] = steps
 
 
 def player(host: str, port: int) -> Play:
@@ -152,9 +154,9 @@ def _changes_of(name: str, before: Sequence[Step], after: Sequence[Step]) -> Ite
     old, new = ([str(step["step"]) for step in steps] for steps in (before, after))
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for _, start, end, new_start, new_end in matcher.get_opcodes():
-        for one in differences(name, before[start:end], after[new_start:new_end]):
-            number, _, label = one.step.partition(". ")
-            yield replace(one, step=f"{new_start + int(number)}. {label}")
+        yield from differences(
+            name, before[start:end], after[new_start:new_end], first=new_start + 1
+        )
 
 
 def _difference(one: Difference) -> str:

@@ -30,6 +30,8 @@ survive it.
 WARM_UP_SECONDS = 60.0
 SHARDS = 50
 SCRAM_MECHANISMS = (1, 2)
+STUCK = "could not go on"
+"""The last step of a scenario that did not reach its end; its outcome says why."""
 STARTING = ("(14)", "(15)", "(16)", "(5)")
 
 
@@ -102,12 +104,12 @@ async def play(item: Scenario, host: str, port: int, token: str) -> Run:
         async with asyncio.timeout(SCENARIO_SECONDS + item.waits):
             await item.play(stage)
     except SetUpError as error:
-        stage.transcript.record_outcome("could not go on", str(error))
+        stage.transcript.record_outcome(STUCK, str(error))
     except TimeoutError:
-        stage.transcript.record_outcome("could not go on", "the scenario took too long")
+        stage.transcript.record_outcome(STUCK, "the scenario took too long")
     # a server that responds otherwise than expected must not end the suite
     except Exception as error:
-        stage.transcript.record_outcome("could not go on", f"{type(error).__name__}: {error}")
+        stage.transcript.record_outcome(STUCK, f"{type(error).__name__}: {error}")
     await stage.close()
     seconds = time.monotonic() - began
     with suppress(Exception):
