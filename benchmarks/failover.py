@@ -6,7 +6,7 @@ partitions and commit in six groups each, every 50 ms; a member of each of six g
 heartbeat as often. Prints how long those had to wait whose leader or coordinator was hit.
 
 `--before COMMIT` measures the nodes of that commit too, in turns with those of the working tree;
-the clients are the same. `--faults kill,hang` has only those.
+the clients are the same. `--faults kill,hang` has only those, and is not written.
 """
 
 import asyncio
@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if unknown := set(faults) - set(FAULTS):
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     parts = measured(options.rounds, faults, options.before)
-    write = not options.dry and options.rounds >= ENOUGH_ROUNDS
+    whole = set(faults) == set(FAULTS) and options.rounds >= ENOUGH_ROUNDS
+    write = whole and not options.dry
     publish("failover", "Failover of a cluster", [*parts, load_average()], write=write)
 
 

@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,16 +137,17 @@ def _counted(environment: Mapping[str, str]) -> Iterator[Counted]:
     )
     # Sets and dictionaries of strings have the same order in each run.
     fixed = {**environment, "PYTHONHASHSEED": "0"}
+    # Under Callgrind it takes seconds from the first open port until it serves.
     server = spawn(
-        "Kohort", command, port, str(directory), environment=fixed, within_seconds=START_S
+        "Kohort",
+        command,
+        port,
+        str(directory),
+        environment=fixed,
+        ready=lambda: "listening" in (directory / "log").read_text(),
+        within_seconds=START_S,
     )
     with server:
-        # Under Callgrind it takes seconds from the first open port until it serves.
-        deadline = time.monotonic() + START_S
-        while "listening" not in (directory / "log").read_text():
-            if time.monotonic() > deadline:
-                raise MissingError("the server does not listen under Valgrind")
-            time.sleep(0.1)
         yield Counted(server, directory / "counts")
 
 

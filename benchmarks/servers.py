@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -134,7 +135,7 @@ def _start_kohort(
         settings=settings,
         directory=tools.ROOT,
     )
-    return _listening(name, server.process, port, directory, server.started)
+    return _started(name, server.process, port, directory, server.started)
 
 
 def _prepared(server: Server, listeners: secured.Listeners, *, has_acls: bool) -> Server:
@@ -261,25 +262,30 @@ def spawn(
     directory: str | None = None,
     *,
     environment: Mapping[str, str] | None = None,
+    ready: Callable[[], bool] | None = None,
     within_seconds: float = START_SECONDS,
 ) -> Server:
-    """Start a server by a command. `directory` is removed at its end. Raises MissingError."""
+    """Start a server by a command, and wait until it is `ready`; None: its port is open.
+
+    `directory` is removed at its end. Raises MissingError.
+    """
     directory = directory or tempfile.mkdtemp(prefix="kohort-bench-")
     started = time.monotonic()
     process = _popen(command, directory, environment)
-    return _listening(name, process, port, directory, started, within_seconds)
+    return _started(name, process, port, directory, started, ready, within_seconds)
 
 
-def _listening(
+def _started(
     name: str,
     process: subprocess.Popen[bytes],
     port: int,
     directory: str,
     started: float,
+    ready: Callable[[], bool] | None = None,
     within_seconds: float = START_SECONDS,
 ) -> Server:
-    """Return the server once its port accepts connections."""
-    _await(process, lambda: _listens(port), directory, within_seconds)
+    """Return the server once it is `ready`; None: once its port accepts connections."""
+    _await(process, ready or partial(_listens, port), directory, within_seconds)
     taken = time.monotonic() - started
     return Server(name, process.pid, port, end=_ender(process, directory), listening_s=taken)
 
