@@ -116,6 +116,17 @@ async def test_an_expected_claim_is_needed(
         await sasl_of(settings)
 
 
+async def test_no_keys_are_fetched_before_the_expected_claims_are_set(
+    bearer: dict[str, object], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "keys.json").unlink()
+    with pytest.raises(ConfigError):
+        await sasl_of(bearer)
+    assert caplog.messages == []
+    await sasl_of(bearer | {f"{EXPECTED}.audience": "us", f"{EXPECTED}.issuer": "them"})
+    assert caplog.messages == ["cannot fetch the JWKS"]
+
+
 async def test_claims_are_not_verified_if_settings_allow_it(
     bearer: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -77,10 +77,8 @@ class SaslListeners:
         return ScramServer(kind, self._users(), secrets.token_urlsafe(_NONCE_BYTES))
 
     async def _validator(self, listener: str, value_of: Callable[[str], Any]) -> Validate:
-        url, principal = (
-            value_of("sasl.oauthbearer.jwks.endpoint.url"),
-            value_of("sasl.oauthbearer.sub.claim.name"),
-        )
+        url = value_of("sasl.oauthbearer.jwks.endpoint.url")
+        principal = value_of("sasl.oauthbearer.sub.claim.name")
         if url is None:
             if not value_of("sasl.oauthbearer.unsecured"):
                 raise ConfigError(
@@ -89,9 +87,9 @@ class SaslListeners:
                 )
             return jwt.UnsecuredJwtValidator(now_s=self._now_s, principal_claim=principal)
         validate_url(url, self._config["org.apache.kafka.sasl.oauthbearer.allowed.urls"])
-        keys = await self._keys(url, value_of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
         for claim in ("audience", "issuer"):
             _require_expected(listener, claim, value_of)
+        keys = await self._keys(url, value_of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
         rules = jwt.JwtRules(
             audience=value_of("sasl.oauthbearer.expected.audience"),
             issuer=value_of("sasl.oauthbearer.expected.issuer") or None,
@@ -117,7 +115,10 @@ class SaslListeners:
 
 
 def _require_expected(listener: str, claim: str, value_of: Callable[[str], Any]) -> None:
-    """Raises ConfigError if nothing says what the claim must be, as Kafka since 4.4."""
+    """Raises ConfigError if no value of the claim is set, as Kafka does since 4.4.
+
+    Logs a warning if any value is allowed instead.
+    """
     expected = f"sasl.oauthbearer.expected.{claim}"
     allow = f"sasl.oauthbearer.allow.unverified.{claim}"
     if value_of(expected):
