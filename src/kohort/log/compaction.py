@@ -373,11 +373,11 @@ class _Piece:
     def copy(
         self,
         source: Segment,
-        batches: Iterable[tuple[Header, memoryview]],
+        source_batches: Iterable[tuple[Header, memoryview]],
         left_of: Callable[[Header, memoryview], Buffer | None],
     ) -> None:
         self._sources.append(source)
-        for header, batch in batches:
+        for header, batch in source_batches:
             left = left_of(header, batch)
             self._dropped = header if left is None else None
             if left is not None:

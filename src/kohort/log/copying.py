@@ -260,8 +260,8 @@ def differences(source: Source, copy: Source, progress: Progress = unobserved) -
     marks = dict(copy.directories.marks())
     for log, topic_id in logs_of(source):
         partition = log.topic_partition
-        its_id = marks.pop(partition, None)
-        if its_id != topic_id:
+        copied_id = marks.pop(partition, None)
+        if copied_id != topic_id:
             yield f"{partition} is not in the copy, or belongs to another topic"
             continue
         other = copy.open(partition, LogConfig())

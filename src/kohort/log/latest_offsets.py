@@ -46,11 +46,11 @@ class LatestOffsets:
         """Set the offsets of these keys, for which there must be room."""
         table, find = self._table, self._find
         for key, offset in offsets:
-            slot, first, second = find(key)
-            if not table[slot + 2]:
+            position, first, second = find(key)
+            if not table[position + 2]:
                 self.room -= 1
-                table[slot], table[slot + 1] = first, second
-            table[slot + 2] = offset + 1
+                table[position], table[position + 1] = first, second
+            table[position + 2] = offset + 1
 
     def get(self, key: bytes) -> int:
         """The offset of the last record with that key, -1 if there is none."""

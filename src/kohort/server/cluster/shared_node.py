@@ -197,7 +197,7 @@ class SharedNode:
         listeners = self._config.listeners
         inter_broker = self._config.inter_broker
         between_nodes = listeners[0] if inter_broker is None else inter_broker.listener
-        advertised = [NodeEndpoint(node.name, *node.advertised) for node in listeners]
+        advertised = [NodeEndpoint(listener.name, *listener.advertised) for listener in listeners]
         try:
             ensure_same_cluster(self.shared.logs.directories, self._metadata.state)
             ensure_connected(self._no_connection_reason, other_nodes)

@@ -31,8 +31,6 @@ LEADER_TIMEOUT_S: Final = 5.0
 class SharedTopicChanges(TopicChanges):
     """`TopicChanges` on which all nodes agree."""
 
-    _writer: MetadataWriter
-
     def __init__(
         self,
         writer: MetadataWriter,
@@ -96,14 +94,14 @@ class SharedTopicChanges(TopicChanges):
             deleted[:] = (topic for topic in topics if self._topics.by_id(topic.id) is not None)
             return [RemoveTopicRecord(topic.id) for topic in deleted]
 
-        def deleted_topics() -> dict[str, KafkaError]:
+        def not_deleted() -> dict[str, KafkaError]:
             for topic in deleted:
                 log_deleted(topic)
             return {
                 topic.name: unknown_topic(topic.name) for topic in topics if topic not in deleted
             }
 
-        return await self._writer.append(decide, deleted_topics)
+        return await self._writer.append(decide, not_deleted)
 
     async def _create_partitions(
         self, growths: Sequence[NewPartitions]

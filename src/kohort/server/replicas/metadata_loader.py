@@ -71,7 +71,7 @@ class MetadataLoader:
         unread = [logged for logged in records if logged[0] >= self._metadata.end_offset]
         for _, batch_records in groupby(unread, _batch_key):
             batch = [*batch_records]
-            await self._prepare([logged for _, logged in batch if isinstance(logged, TopicRecord)])
+            await self._prepare([record for _, record in batch if isinstance(record, TopicRecord)])
             for offset, record in batch:
                 self._metadata.replay(offset, record)
                 await self._apply(record)

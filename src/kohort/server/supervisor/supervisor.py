@@ -71,7 +71,7 @@ class Supervisor:
             )
             setup = WorkerSetup(worker, worker_config(self._config, index, ports))
             self._workers.append(WorkerProcess(setup))
-        self._running = [asyncio.create_task(listener.run()) for listener in self._workers]
+        self._running = [asyncio.create_task(worker.run()) for worker in self._workers]
         await self._all_started()
         await self._open_http_port(sockets)
 

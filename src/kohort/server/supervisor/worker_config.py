@@ -27,7 +27,7 @@ def worker_config(config: Config, index: int, ports: Mapping[str, int]) -> Confi
     }
     if config["local.socket"] is not None:
         settings["local.socket"] = local_socket_of(config["local.socket"], index)
-    shared_settings = (listener for listener in config.static if listener.name not in _OF_ALL)
+    shared_settings = (setting for setting in config.static if setting.name not in _OF_ALL)
     return Config.of(
         (*shared_settings, *(RawSetting(name, settings[name], _SOURCE, SET) for name in settings))
     )
