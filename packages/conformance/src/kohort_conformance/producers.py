@@ -25,7 +25,7 @@ TIMEOUT_MS = 60_000
 CONCURRENT_TRANSACTIONS = "CONCURRENT_TRANSACTIONS (51)"
 COMPLETE = {True: "CompleteCommit", False: "CompleteAbort"}
 OLD, NEW = 4, 5
-"""Versions of EndTxn that leave the epoch, and that bump it."""
+"""Versions of EndTxn that leave the epoch, and that bump it; TxnOffsetCommit has the same two."""
 BY_ID = 6
 """The version of TxnOffsetCommit that has topics by id."""
 

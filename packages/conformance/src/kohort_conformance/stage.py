@@ -66,12 +66,12 @@ Show: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 async def topic_id(client: Client, topic: str) -> uuid.UUID:
-    """The id that Metadata gives a topic, unrecorded; one that nobody has if there is none."""
+    """The id of a topic by Metadata, unrecorded; NO_TOPIC if the topic does not exist."""
     told = await client.quiet(
         "Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False
     )
-    known = uuid.UUID(told["topics"][0]["topic_id"] or str(NO_TOPIC))
-    return known if known.int else NO_TOPIC
+    known = told["topics"][0]["topic_id"]
+    return NO_TOPIC if known is None else uuid.UUID(known)
 
 
 async def alter_group(client: Client, group: str, **configs: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from kohort_conformance.acls import (
@@ -82,24 +82,17 @@ def _broker_configs(_: Stage) -> Fields:
     }
 
 
-def _alter_broker(**operation: Any) -> Values:
-    config = {"name": "message.max.bytes", "value": "1000000", **operation}
-    resource = {"resource_type": BROKER, "resource_name": "", "configs": [config]}
+def _alter(kind: int, name: str, configs: Mapping[str, str], **operation: Any) -> Values:
+    """AlterConfigs of one resource, or with an operation IncrementalAlterConfigs."""
+    entries = [{"name": key, "value": value, **operation} for key, value in configs.items()]
+    resource = {"resource_type": kind, "resource_name": name, "configs": entries}
     return lambda _: {"resources": [resource], "validate_only": True}
 
 
-def _replace_broker(_: Stage) -> Fields:
-    """All that the default of brokers has: Kafka does not let min.insync.replicas be removed."""
-    values = {"message.max.bytes": "1000000", "min.insync.replicas": "1"}
-    configs = [{"name": name, "value": value} for name, value in values.items()]
-    resource = {"resource_type": BROKER, "resource_name": "", "configs": configs}
-    return {"resources": [resource], "validate_only": True}
-
-
-def _alter_metrics(**operation: Any) -> Values:
-    config = {"name": "interval.ms", "value": "1000", **operation}
-    resource = {"resource_type": METRICS, "resource_name": "x", "configs": [config]}
-    return lambda _: {"resources": [resource], "validate_only": True}
+OF_BROKERS: Final = {"message.max.bytes": "1000000"}
+ALL_OF_BROKERS: Final = {**OF_BROKERS, "min.insync.replicas": "1"}
+"""For AlterConfigs, which removes the others: Kafka refuses to remove min.insync.replicas."""
+OF_METRICS: Final = {"interval.ms": "1000"}
 
 
 APIS: Final[dict[str, tuple[str, tuple[int, ...], int, Values]]] = {
@@ -136,12 +129,22 @@ APIS: Final[dict[str, tuple[str, tuple[int, ...], int, Values]]] = {
     ),
     "describe_configs": ("DescribeConfigs", (1, 4), DESCRIBE_CONFIGS, _broker_configs),
     "incremental_alter_configs": (
-        "IncrementalAlterConfigs", (0, 1), ALTER_CONFIGS, _alter_broker(config_operation=0),
+        "IncrementalAlterConfigs",
+        (0, 1),
+        ALTER_CONFIGS,
+        _alter(BROKER, "", OF_BROKERS, config_operation=0),
     ),
-    "alter_configs": ("AlterConfigs", (0, 2), ALTER_CONFIGS, _replace_broker),
-    "alter_configs_of_metrics": ("AlterConfigs", (0, 2), ALTER_CONFIGS, _alter_metrics()),
+    "alter_configs": (
+        "AlterConfigs", (0, 2), ALTER_CONFIGS, _alter(BROKER, "", ALL_OF_BROKERS),
+    ),
+    "alter_configs_of_metrics": (
+        "AlterConfigs", (0, 2), ALTER_CONFIGS, _alter(METRICS, "x", OF_METRICS),
+    ),
     "incremental_alter_configs_of_metrics": (
-        "IncrementalAlterConfigs", (0, 1), ALTER_CONFIGS, _alter_metrics(config_operation=0),
+        "IncrementalAlterConfigs",
+        (0, 1),
+        ALTER_CONFIGS,
+        _alter(METRICS, "x", OF_METRICS, config_operation=0),
     ),
     "list_config_resources": (
         "ListConfigResources", (0, 1), DESCRIBE_CONFIGS, lambda _: {"resource_types": [16]},

@@ -16,7 +16,7 @@ from kohort_conformance.acls import ALL, DESCRIBE, GROUP, TOPIC, TRANSACTIONAL_I
 from kohort_conformance.batches import TRANSACTIONAL, RecordBatch
 from kohort_conformance.members import protocols
 from kohort_conformance.scenario import SECURED, scenario
-from kohort_conformance.stage import Stage, topic_id
+from kohort_conformance.stage import NO_TOPIC, Stage, topic_id
 
 USER: Final = "user0"
 GOOD: Final = RecordBatch().encode()
@@ -39,7 +39,7 @@ class Scene:
 
     @property
     def topic_ids(self) -> list[uuid.UUID]:
-        return [*self.ids.values(), uuid.UUID(int=77)]
+        return [*self.ids.values(), NO_TOPIC]
 
     @property
     def groups(self) -> list[str]:

@@ -7,7 +7,6 @@ second.
 from __future__ import annotations
 
 import time
-import uuid
 from typing import Any
 
 from kohort_conformance.consumers import (
@@ -22,7 +21,7 @@ from kohort_conformance.consumers import (
 from kohort_conformance.group_log import GroupLog
 from kohort_conformance.members import committed
 from kohort_conformance.mixed_members import classic_member, rejoined
-from kohort_conformance.producers import producer
+from kohort_conformance.producers import BY_ID, NEW, OLD, producer
 from kohort_conformance.scenario import scenario
 from kohort_conformance.scenarios.commits import by_id, stored
 from kohort_conformance.scenarios.consumer_regexes import literal
@@ -172,8 +171,8 @@ async def commit_by_id_that_is_refused(stage: Stage) -> None:
         ("", -1, identity),
         ("a", -1, identity),
         ("a", a.epoch + 1, identity),
-        ("a", a.epoch, uuid.UUID(int=77)),
-        ("a", 1, uuid.UUID(int=77)),
+        ("a", a.epoch, NO_TOPIC),
+        ("a", 1, NO_TOPIC),
         ("a", a.epoch, None),
     ):
         await a.client.ask(
@@ -311,7 +310,7 @@ async def fetch_by_id_as_a_member(stage: Stage) -> None:
     ):
         asked = [{"topic_id": identity, "partition_indexes": [0, 3, 9]}]
         await fetch(a.client, stage.group, topic, member_id, epoch, 10, topics=asked)
-    strange = [{"topic_id": uuid.UUID(int=77), "partition_indexes": [0]}]
+    strange = [{"topic_id": NO_TOPIC, "partition_indexes": [0]}]
     for member_id, epoch in (("a", a.epoch), ("a", a.epoch + 1), (None, -1)):
         await fetch(a.client, stage.group, topic, member_id, epoch, 10, topics=strange)
 
@@ -354,13 +353,13 @@ async def fetch_from_an_empty_group(stage: Stage) -> None:
 @scenario
 async def transactional_commit(stage: Stage) -> None:
     """TxnOffsetCommit hears 22 for an epoch that is not the member's."""
-    await commit_in_transactions(stage, 4)
+    await commit_in_transactions(stage, OLD)
 
 
 @scenario
 async def transactional_commit_by_topic_id(stage: Stage) -> None:
     """From version 6 on it hears 113 for an epoch of the past."""
-    await commit_in_transactions(stage, 6)
+    await commit_in_transactions(stage, BY_ID)
 
 
 async def commit_in_transactions(stage: Stage, version: int) -> None:
@@ -390,16 +389,16 @@ async def transactional_commit_of_an_unknown_group(stage: Stage) -> None:
     topic = await known_topic(stage)
     a = await settled(stage, topic, "a")
     await a.leave()
-    for version in (4, 5, 6):
+    for version in (OLD, NEW, BY_ID):
         one = await producer(stage, f"p{version}")
         for group in (stage.group, stage.group_named(f"none-{version}")):
-            if version == 4:
+            if version == OLD:
                 await one.add_offsets(group)
             for member_id, epoch in (("a", 1), ("a", 0), ("a", -1), ("", 3)):
                 await one.commit_offsets(
                     group, topic, {0: 1}, version, member_id=member_id, generation_id=epoch
                 )
-        await one.end(False, 4 if version == 4 else 5)
+        await one.end(False, min(version, NEW))
 
 
 @scenario
@@ -412,9 +411,9 @@ async def transactional_commit_mixed_with_unknown_topics(stage: Stage) -> None:
     topics = [by_id(NO_TOPIC, 1), by_id(known, 2, 0, 1, 9), by_id(None, 3)]
     for epoch in (a.epoch, 1, a.epoch + 1):
         await one.commit_offsets(
-            stage.group, topic, {}, 6, topics=topics, member_id="a", generation_id=epoch
+            stage.group, topic, {}, BY_ID, topics=topics, member_id="a", generation_id=epoch
         )
-    await one.end(True, 5)
+    await one.end(True, NEW)
     await stored(a.client, stage.group, topic, 0, 1)
 
 

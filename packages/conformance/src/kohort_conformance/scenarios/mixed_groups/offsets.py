@@ -5,7 +5,7 @@ from __future__ import annotations
 from kohort_conformance.consumers import consumer, joined, show
 from kohort_conformance.members import look
 from kohort_conformance.mixed_members import mixed
-from kohort_conformance.producers import producer
+from kohort_conformance.producers import BY_ID, NEW, OLD, producer
 from kohort_conformance.scenario import scenario
 from kohort_conformance.stage import Stage
 
@@ -31,14 +31,14 @@ async def classic_member_commits_in_transactions(stage: Stage) -> None:
     """Each version of TxnOffsetCommit by a classic member, and with another generation."""
     _, b, topic = await mixed(stage)
     one = await producer(stage, "p")
-    for version in (4, 5, 6):
-        if version == 4:
+    for version in (OLD, NEW, BY_ID):
+        if version == OLD:
             await one.add_offsets(stage.group)
         for generation in (b.generation, b.generation - 1, b.generation + 1, -1, 0):
             await one.commit_offsets(
                 stage.group, topic, {0: 1}, version, member_id=b.id, generation_id=generation
             )
-        await one.end(True, 4 if version == 4 else 5)
+        await one.end(True, min(version, NEW))
 
 
 @scenario
