@@ -30,6 +30,8 @@ SUPPORTED_FEATURE_LEVEL_0_SINCE: Final = 4
 """Older clients take a feature whose lowest level is 0 for malformed (KIP-1022)."""
 EXPECTED_NODE_SINCE: Final = 5
 _NO_NODE_ID: Final = -1
+_NO_NODE: Final = (None, _NO_NODE_ID)
+"""Cluster and node that a client without expectations sends."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -60,10 +62,10 @@ def _error(
     if exchange.version < EXPECTED_NODE_SINCE:
         return None
     expected = (request.cluster_id, request.node_id)
-    if (request.cluster_id is None) is not (request.node_id == _NO_NODE_ID):
-        return ErrorCode.invalid_request
-    if request.cluster_id is None or expected == (services.cluster_id, services.node_id):
+    if expected in (_NO_NODE, (services.cluster_id, services.node_id)):
         return None
+    if request.cluster_id is None or request.node_id == _NO_NODE_ID:
+        return ErrorCode.invalid_request
     has_authenticated = exchange.login is None or exchange.login.is_done
     return ErrorCode.rebootstrap_required if has_authenticated else None
 
