@@ -111,7 +111,7 @@ class Observer:
 
     def health_alone(self, _: str) -> HttpResponse:
         """The same without reasons, which name topics."""
-        return _without_reasons(self._health.unhealthy_reasons())
+        return _status(self._health.unhealthy_reasons(), shows_reasons=False)
 
     def ready(self, _: str) -> HttpResponse:
         """Whether this node serves all that it is to lead."""
@@ -119,13 +119,11 @@ class Observer:
 
     def ready_alone(self, _: str) -> HttpResponse:
         """The same without reasons."""
-        return _without_reasons(self._health.unready_reasons())
+        return _status(self._health.unready_reasons(), shows_reasons=False)
 
     def _with_reasons(self, reasons: list[str]) -> HttpResponse:
-        """The response for these reasons, which it names to a client that may see the cluster."""
-        return (
-            _with_reasons(reasons) if self._principal.sees_cluster() else _without_reasons(reasons)
-        )
+        """The status, with its reasons if the client may see the cluster."""
+        return _status(reasons, shows_reasons=self._principal.sees_cluster())
 
     async def metrics(self, _: str) -> HttpResponse:
         """Prometheus text format."""
@@ -279,19 +277,12 @@ async def open_http_port(port: HttpPort, address: Address) -> Address:
     return Address(address.host, bound.port)
 
 
-def _with_reasons(reasons: list[str]) -> HttpResponse:
-    """Why something is not well; it is without reasons."""
-    if reasons:
-        return json_response(
-            {"status": "unavailable", "reasons": reasons}, HTTPStatus.SERVICE_UNAVAILABLE
-        )
-    return json_response({"status": "ok"})
-
-
-def _without_reasons(reasons: list[str]) -> HttpResponse:
-    if reasons:
-        return json_response({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
-    return json_response({"status": "ok"})
+def _status(reasons: list[str], *, shows_reasons: bool) -> HttpResponse:
+    """503 with these reasons; 200 if there are none."""
+    if not reasons:
+        return json_response({"status": "ok"})
+    shown = {"reasons": reasons} if shows_reasons else {}
+    return json_response({"status": "unavailable", **shown}, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _listed(summaries: list[dict[str, Any]], more: Mapping[str, Any]) -> HttpResponse:
