@@ -171,8 +171,6 @@ class ClusterAdmin:
             raise KohortError(f"node {to} is gone: start it, or name another one")
         cluster = self._metadata.state.cluster
         planned = None if cluster.leader(id_partition).node == to else to
-        return (
-            []
-            if cluster.moves.get(id_partition) == planned
-            else [ReassignmentPlanned(id_partition, planned)]
-        )
+        if cluster.moves.get(id_partition) == planned:
+            return []
+        return [ReassignmentPlanned(id_partition, planned)]

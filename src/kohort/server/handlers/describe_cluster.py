@@ -27,10 +27,8 @@ def handle(services: Services, exchange: Exchange, request: "DescribeClusterRequ
             response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(endpoint_type))
         )
         return
-    wants_operations, endpoint = (
-        request.include_cluster_authorized_operations,
-        exchange.peer.endpoint,
-    )
+    wants_operations = request.include_cluster_authorized_operations
+    endpoint = exchange.peer.endpoint
     exchange.respond(
         response(
             API_KEY,

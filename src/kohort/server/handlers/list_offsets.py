@@ -159,9 +159,8 @@ async def _look_up(
         readable_end = _readable_end(log, request)
     except (KafkaError, OSError) as failure:
         return _failed(failure)
-    if (
-        position is None or position[0] >= readable_end
-    ):  # as in Kafka: the consumer cannot read it yet
+    # As in Kafka: the consumer cannot read from there on yet.
+    if position is None or position[0] >= readable_end:
         return ListedOffset()
     return ListedOffset(*position, leader_epoch=log.leader_epochs.at(position[0]))
 
