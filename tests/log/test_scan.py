@@ -91,7 +91,7 @@ def test_intact_ends_before_a_batch_that_is_cut(missing, size):
     found = [(at, bytes(batch)) for at, _, batch in scan.intact(store, 0, 0)]
     assert found == [(0, small), (len(small), large)][: 1 if missing else 2]
     end = scan.check(store, 0, 0, store.size, max_batches=9, needed=0)
-    assert end.reached == sum(len(batch) for _, batch in found)
+    assert end.valid_end == sum(len(batch) for _, batch in found)
 
 
 @given(st.integers(0, 200))

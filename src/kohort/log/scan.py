@@ -122,7 +122,7 @@ def _intact(
 class Checked(NamedTuple):
     """The end of a run of batches that were checked."""
 
-    reached: int
+    valid_end: int
     """Position behind the last one."""
     next_offset: int
     """Offset behind the last one."""
@@ -146,7 +146,7 @@ def check(
     """
     unpack, checksum = _CHECKED.unpack_from, crc32c
     epoch, latest_epoch = 0, store.latest_epoch
-    position = reached = last = start
+    position = valid_end = last = start
     before_last, count, chunk_size = next_offset, 0, _CHECK_CHUNK
     while position + HEADER_SIZE <= store.size:
         chunk = memoryview(store.read(position, chunk_size))
@@ -164,22 +164,22 @@ def check(
                 or base_offset < next_offset
                 or not epoch <= next_epoch <= latest_epoch
             ):
-                return Checked(reached, next_offset, last, before_last, True)
+                return Checked(valid_end, next_offset, last, before_last, True)
             if following > available:
                 break
             if checksum(chunk[offset_in_chunk + ATTRIBUTES_AT : following]) != crc:
-                return Checked(reached, next_offset, last, before_last, True)
+                return Checked(valid_end, next_offset, last, before_last, True)
             last, before_last = position + offset_in_chunk, next_offset
-            reached, next_offset = position + following, base_offset + last_offset_delta + 1
+            valid_end, next_offset = position + following, base_offset + last_offset_delta + 1
             epoch, offset_in_chunk = next_epoch, following
             count += 1
             if last >= end or (count >= max_batches and last > needed):
-                return Checked(reached, next_offset, last, before_last, False)
+                return Checked(valid_end, next_offset, last, before_last, False)
         if position + following > store.size or (not offset_in_chunk and following <= chunk_size):
             break  # it is cut
         position += offset_in_chunk
         chunk_size = max(_CHECK_CHUNK, following - offset_in_chunk)
-    return Checked(reached, next_offset, last, before_last, True)
+    return Checked(valid_end, next_offset, last, before_last, True)
 
 
 def whole_batches(store: Store, position: int, limit: int) -> tuple[int, int] | None:

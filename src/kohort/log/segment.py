@@ -242,10 +242,10 @@ class Segment(RecoverableSegment):
         # The offset of a batch is known to be true by the batch behind it.
         end, next_offset = checked.last, checked.before_last
         if checked.is_end:
-            if checked.reached == self.log.size and checked.next_offset == self.end_offset:
-                end, next_offset = checked.reached, checked.next_offset
+            if checked.valid_end == self.log.size and checked.next_offset == self.end_offset:
+                end, next_offset = checked.valid_end, checked.next_offset
             elif end <= position:
-                self._validate_end(checked.reached, checked.next_offset)
+                self._validate_end(checked.valid_end, checked.next_offset)
         verified.add(start, end, next_offset)
         if verified.is_all(self.log.size):
             self._verified = None
@@ -265,32 +265,32 @@ class Segment(RecoverableSegment):
         """
         if self._verified is None or (before is not None and not self._is_batch(before)):
             return False
-        reached = start = 0 if before is None else before[1]
+        valid_end = start = 0 if before is None else before[1]
         for start_of_batch, header in self._whole(start):
             if start_of_batch >= position:
-                return start_of_batch > position == reached
-            reached = start_of_batch + header.size
-        return reached == position
+                return start_of_batch > position == valid_end
+            valid_end = start_of_batch + header.size
+        return valid_end == position
 
     def _whole_from(self, offset: int) -> tuple[int, int]:
         """`_verified_from` of a segment in which a batch beside `offset` is damaged."""
         assert self._verified is not None
-        reached = self._indexed(offset - self.base_offset)
-        next_offset, first = self._offset_at(reached), None
-        for start, header in self._whole(reached):
+        valid_end = self._indexed(offset - self.base_offset)
+        next_offset, first = self._offset_at(valid_end), None
+        for start, header in self._whole(valid_end):
             if header.last_offset >= offset:
                 # What lies between the two is damaged, and may be what holds `offset`.
-                if start > reached and (first is not None or header.base_offset > offset):
+                if start > valid_end and (first is not None or header.base_offset > offset):
                     break
                 if first is None:
                     first = start
-            reached, next_offset = start + header.size, header.last_offset + 1
-            if first is not None and reached - first >= _CHECK_AHEAD_BYTES:
+            valid_end, next_offset = start + header.size, header.last_offset + 1
+            if first is not None and valid_end - first >= _CHECK_AHEAD_BYTES:
                 break
         if first is None:
-            raise self._corrupt(reached, next_offset, "no valid batch is there")
-        self._verified.add(first, reached, next_offset)
-        return first, reached - first
+            raise self._corrupt(valid_end, next_offset, "no valid batch is there")
+        self._verified.add(first, valid_end, next_offset)
+        return first, valid_end - first
 
     def _whole(self, start: int) -> Iterator[tuple[int, Header]]:
         """(position, header) of the whole batches from `start` on: 0, or where the index names one.

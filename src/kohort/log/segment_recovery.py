@@ -118,19 +118,19 @@ class RecoverableSegment(SegmentStorage):
             logger.warning("rebuilt the invalid index of %s", self.log.file())
         self._resumed = True
         if not entry:
-            reached = self._scan_all(gaps=gaps, progress=progress)
+            valid_end = self._scan_all(gaps=gaps, progress=progress)
             self._verified = None
-            return reached
+            return valid_end
         first = read_header(self.log.read(0, HEADER_SIZE))
         self.first_timestamp = first.max_timestamp
         self.end_offset = read_header(self.log.read(entry, HEADER_SIZE)).base_offset
-        reached = self._scan_from(entry, gaps, progress)
-        if reached == entry:
+        valid_end = self._scan_from(entry, gaps, progress)
+        if valid_end == entry:
             # the batch that the index names is broken, and so is the index
             return self.recover(everything=True, gaps=gaps, progress=progress)
         if self._verified is not None:
-            self._verified.add(entry, reached, self.end_offset)
-        return reached
+            self._verified.add(entry, valid_end, self.end_offset)
+        return valid_end
 
     def check_end(self, progress: Progress = unobserved, *, times_known: bool = False) -> None:
         """Check that a sealed segment ends where the next one begins, which is its end offset.
@@ -143,18 +143,18 @@ class RecoverableSegment(SegmentStorage):
             self.rebuild_index(progress)
             return
         self._resumed = True
-        reached = entry or 0
+        valid_end = entry or 0
         next_offset = self.base_offset
         for _, end, _, last_offset, max_timestamp in scan.extents(
-            self.log, reached, self.base_offset
+            self.log, valid_end, self.base_offset
         ):
-            reached, next_offset = end, last_offset + 1
+            valid_end, next_offset = end, last_offset + 1
             if max_timestamp > self._max_timestamp:
                 self._max_timestamp = max_timestamp
                 self.max_timestamp_offset = last_offset
-        self._validate_end(reached, next_offset)
-        if self._verified is not None and reached:
-            self._verified.add(entry or 0, reached, next_offset)
+        self._validate_end(valid_end, next_offset)
+        if self._verified is not None and valid_end:
+            self._verified.add(entry or 0, valid_end, next_offset)
 
     def _scan_all(self, *, gaps: bool, progress: Progress) -> int:
         """Index every batch up to the first that is not valid; returns where that is."""
@@ -165,7 +165,7 @@ class RecoverableSegment(SegmentStorage):
 
     def _scan_from(self, start: int, gaps: bool, progress: Progress) -> int:
         """`note` every batch from `start` on; returns where the first is that is not valid."""
-        reached = reported = start
+        valid_end = reported = start
         for batch_start, end, base_offset, last_offset, max_timestamp in scan.extents(
             self.log, start, self.end_offset
         ):
@@ -174,12 +174,12 @@ class RecoverableSegment(SegmentStorage):
             if last_offset - self.base_offset > MAX_SEGMENT_SIZE:  # no index can name it
                 break
             self.note(batch_start, end - batch_start, last_offset, max_timestamp)
-            reached = end
-            if reached - reported >= _PROGRESS_BYTES:
-                progress(reached - reported)
-                reported = reached
-        progress(reached - reported)
-        return reached
+            valid_end = end
+            if valid_end - reported >= _PROGRESS_BYTES:
+                progress(valid_end - reported)
+                reported = valid_end
+        progress(valid_end - reported)
+        return valid_end
 
     # The index
 
@@ -198,8 +198,8 @@ class RecoverableSegment(SegmentStorage):
         if not self._is_time((latest, offset)):
             return None
         self._max_timestamp, self.max_timestamp_offset = latest, self.base_offset + offset
-        reached = 0 if entry is None else entry[1]
-        return reached if times_known or self._find_lost_times(offset, reached) else None
+        position = 0 if entry is None else entry[1]
+        return position if times_known or self._find_lost_times(offset, position) else None
 
     def _find_lost_times(self, offset: int, end: int) -> bool:
         """Look for timestamps larger than that of the last time index entry, before position `end`.
@@ -242,11 +242,11 @@ class RecoverableSegment(SegmentStorage):
         """Rebuild the index from the batches, checking each. Raises CorruptLogError, OSError."""
         self._resumed = True
         end_offset = self.end_offset
-        reached = self._scan_all(gaps=True, progress=progress)
+        valid_end = self._scan_all(gaps=True, progress=progress)
         if self._max_timestamp >= 0:  # else it says too little to be told from a wrong one
             logger.warning("rebuilt the missing or invalid index of %s", self.log.file())
         next_offset, self.end_offset = self.end_offset, end_offset
-        self._validate_end(reached, next_offset)
+        self._validate_end(valid_end, next_offset)
         self._verified = None
         self.seal()
 

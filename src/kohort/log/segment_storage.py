@@ -131,12 +131,14 @@ class SegmentStorage:
         """The error of a segment that has no batch with `offset` or a later one, though it must."""
         return self._corrupt(self.log.size, offset, "no record from there on is in the segment")
 
-    def _validate_end(self, reached: int, next_offset: int) -> None:
-        if reached < self.log.size:
-            raise self._corrupt(reached, next_offset, "no valid batch is there")
+    def _validate_end(self, valid_end: int, next_offset: int) -> None:
+        if valid_end < self.log.size:
+            raise self._corrupt(valid_end, next_offset, "no valid batch is there")
         if next_offset != self.end_offset:
             raise self._corrupt(
-                reached, next_offset, f"the records up to offset {self.end_offset - 1} are missing"
+                valid_end,
+                next_offset,
+                f"the records up to offset {self.end_offset - 1} are missing",
             )
 
     def _corrupt(self, position: int, offset: int, problem: str) -> CorruptLogError:
@@ -145,7 +147,7 @@ class SegmentStorage:
 
     def _corrupt_from(self, start: int) -> CorruptLogError:
         """The damage after `start`, where a valid batch begins."""
-        reached, next_offset = start, self.base_offset
+        valid_end, next_offset = start, self.base_offset
         for _, end, _, last_offset, _ in scan.extents(self.log, start, self.base_offset):
-            reached, next_offset = end, last_offset + 1
-        return self._corrupt(reached, next_offset, "no valid batch is there")
+            valid_end, next_offset = end, last_offset + 1
+        return self._corrupt(valid_end, next_offset, "no valid batch is there")
