@@ -1,4 +1,4 @@
-"""The nodes that follow the metadata log of this one, and how far they are."""
+"""The nodes that follow the metadata log of this one, with their fetch offsets."""
 
 import asyncio
 from collections.abc import Hashable
@@ -15,29 +15,29 @@ class Followers:
     def __init__(self) -> None:
         self._offsets: dict[Hashable, int] = {}
         self._moved = asyncio.Event()
-        """Set, and replaced, when a follower comes further, or goes."""
+        """Set, and replaced, when a follower fetches from a later offset, or is removed."""
 
-    def reached(self, connection: Hashable, offset: int) -> None:
-        """The node at the other end knows all records before `offset`."""
+    def update(self, connection: Hashable, offset: int) -> None:
+        """The node at the other end fetches from `offset` on."""
         self._offsets[connection] = offset
         self._notify()
 
     def remove(self, connection: Hashable) -> None:
-        """Wait for a node no more."""
+        """Stop waiting for a node."""
         self._offsets.pop(connection, None)
         self._notify()
 
-    async def await_reached(self, offset: int) -> None:
+    async def await_caught_up(self, offset: int) -> None:
         """Return when all followers have the records before `offset`, or after `MAX_WAIT_S`."""
-        if self._have_all_reached(offset):
+        if self._are_caught_up(offset):
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(MAX_WAIT_S):
-                while not self._have_all_reached(offset):
+                while not self._are_caught_up(offset):
                     await self._moved.wait()
 
-    def _have_all_reached(self, offset: int) -> bool:
-        return all(reached >= offset for reached in self._offsets.values())
+    def _are_caught_up(self, offset: int) -> bool:
+        return all(fetched >= offset for fetched in self._offsets.values())
 
     def _notify(self) -> None:
         self._moved.set()

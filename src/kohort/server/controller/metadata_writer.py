@@ -119,7 +119,7 @@ class MetadataWriter:
         except OSError as error:
             await self._replicas.rollback.finish_in_slices()
             raise storage_error(error) from error
-        await self.followers.await_reached(self.metadata.end_offset)
+        await self.followers.await_caught_up(self.metadata.end_offset)
         await self._deletions.finish(deleted)
 
     def flush(self) -> None:

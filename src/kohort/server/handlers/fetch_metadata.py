@@ -29,7 +29,7 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
         records, error, high_watermark = b"", ErrorCode.offset_out_of_range, log.durable_end
     else:
         followers = services.controller.writer.followers
-        followers.reached(exchange.connection, offset)
+        followers.update(exchange.connection, offset)
         exchange.when_connection_closes(followers.remove)
         with suppress(TimeoutError):
             async with asyncio.timeout(request.max_wait.total_seconds()):
