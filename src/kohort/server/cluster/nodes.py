@@ -202,17 +202,18 @@ class ClusterNodes:
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
         self._former.update(self._cluster.nodes)  # one may have left right now
-        nodes = self._former.by_id() | self._cluster.nodes
-        reachable = (
-            self._reached(node_id, nodes.get(node_id), endpoint)
-            for node_id in sorted(nodes.keys() | {self._node_id})
+        registered = self._former.by_id() | self._cluster.nodes
+        nodes = (
+            self._node_at(endpoint, node_id, registered.get(node_id))
+            for node_id in sorted(registered.keys() | {self._node_id})
         )
-        return [node for node in reachable if node is not NO_NODE]
+        return [node for node in nodes if node is not NO_NODE]
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
-        return self._reached(node_id, self._cluster.nodes.get(node_id), endpoint)
+        return self._node_at(endpoint, node_id, self._cluster.nodes.get(node_id))
 
-    def _reached(self, node_id: int, registered: NodeRegistered | None, endpoint: Endpoint) -> Node:
+    def _node_at(self, endpoint: Endpoint, node_id: int, registered: NodeRegistered | None) -> Node:
+        """The node with its address of the listener of `endpoint`, else NO_NODE."""
         is_own = node_id == self._node_id
         if registered is not None and not (is_own and registered.session <= self._session()):
             for listener, host, port in registered.endpoints:
