@@ -9,7 +9,7 @@ import pytest
 from kohort.log import directory_check
 from kohort.log.base import LogConfig
 from kohort.log.copying import copy_all
-from kohort.log.findings import Known, Level
+from kohort.log.findings import Level, LoggedPartition
 from kohort.log.leader_epoch_checkpoint import NAME
 from kohort.log.local import LocalDirectory
 from kohort.storage.postgres.logs import log_check
@@ -23,7 +23,7 @@ COMPACTED = LogConfig(
     segment_bytes=1_000, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
 )
 METADATA = TopicPartition("__cluster_metadata", 0)
-KNOWN = {ORDERS: Known(ORDERS_ID, 5)}
+KNOWN = {ORDERS: LoggedPartition(ORDERS_ID, 5)}
 
 
 def told(findings):
@@ -93,12 +93,12 @@ class TestOfFiles:
         assert f"{led / str(ORDERS)} belongs to no topic" in text
 
     def test_a_log_of_another_topic(self, led):
-        ((level, what, text),) = self.check(led, {ORDERS: Known(UUID(int=8), 5)})
+        ((level, what, text),) = self.check(led, {ORDERS: LoggedPartition(UUID(int=8), 5)})
         assert (level, what) == (Level.PROBLEM, "topics")
         assert "is not served" in text
 
     def test_a_topic_without_a_log(self, led):
-        lost = {TopicPartition("lost", 3): Known(ORDERS_ID, 0)}
+        lost = {TopicPartition("lost", 3): LoggedPartition(ORDERS_ID, 0)}
         ((level, what, text),) = self.check(led, KNOWN | lost)
         assert (level, what) == (Level.WARNING, "topics")
         assert f"{led / 'lost-3'} is missing" in text
@@ -170,12 +170,14 @@ class TestOfTables:
 
     async def test_a_log_without_a_topic_and_a_topic_without_a_log(self, tables, database):
         lost = TopicPartition("lost", 3)
-        found = await self.check(database, {lost: Known(ORDERS_ID, 0)})
+        found = await self.check(database, {lost: LoggedPartition(ORDERS_ID, 0)})
         assert [(level, what) for level, what, _ in found] == [(Level.WARNING, "topics")] * 2
         assert ["orders-0 belongs to no topic" in found[0][2], "lost-3 is missing" in found[1][2]]
 
     async def test_a_log_of_another_topic(self, tables, database):
-        ((level, what, text),) = await self.check(database, {ORDERS: Known(UUID(int=8), 5)})
+        ((level, what, text),) = await self.check(
+            database, {ORDERS: LoggedPartition(UUID(int=8), 5)}
+        )
         assert (level, what) == (Level.PROBLEM, "topics")
         assert "is not served" in text
 

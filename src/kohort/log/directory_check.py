@@ -11,7 +11,7 @@ from kohort.errors import KohortError
 from kohort.log import directory_format, files, leader_epoch_checkpoint, recovery, repair, scan
 from kohort.log.data_directory import partition_names
 from kohort.log.directory_format import METADATA_NAME
-from kohort.log.findings import Finding, Fold, Known, Level
+from kohort.log.findings import Finding, Fold, Level, LoggedPartition
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lock import locked
 from kohort.log.partition_mark import MARK, base64_id, read_mark
@@ -57,7 +57,7 @@ def check(path: Path, fold: Fold) -> Iterator[Finding]:
 
 def _check_logs(paths: Sequence[Path], fold: Fold) -> Iterator[Finding]:
     try:
-        partitions = _known(paths[0], fold)
+        partitions = _logged_partitions(paths[0], fold)
     except (KohortError, ValueError) as error:
         partitions = None
         yield Finding(Level.PROBLEM, "metadata", f"{error}; topics and logs were not compared")
@@ -66,7 +66,7 @@ def _check_logs(paths: Sequence[Path], fold: Fold) -> Iterator[Finding]:
         yield from _places(paths, partitions)
 
 
-def _known(path: Path, fold: Fold) -> Mapping[TopicPartition, Known] | None:
+def _logged_partitions(path: Path, fold: Fold) -> Mapping[TopicPartition, LoggedPartition] | None:
     """The partitions of all topics; None in a new directory. Raises KohortError, ValueError."""
     if not partition_names(path):
         return None
@@ -85,7 +85,9 @@ def _batches(directory: str, leader_epoch: int = 0) -> Iterator[tuple[str, Heade
         segment.log.close()
 
 
-def _logs(paths: Sequence[Path], expected: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
+def _logs(
+    paths: Sequence[Path], expected: Mapping[TopicPartition, LoggedPartition]
+) -> Iterator[Finding]:
     logs = damaged = 0
     for path in paths:
         for partition in partition_names(path):
@@ -130,7 +132,9 @@ def _epochs(directory: str, leader_epoch: int) -> Iterator[Finding]:
         last = epoch
 
 
-def _places(paths: Sequence[Path], expected: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
+def _places(
+    paths: Sequence[Path], expected: Mapping[TopicPartition, LoggedPartition]
+) -> Iterator[Finding]:
     """Compare the directories of partitions with the topics."""
     missing = set(expected)
     for path in paths:
@@ -151,7 +155,7 @@ def _places(paths: Sequence[Path], expected: Mapping[TopicPartition, Known]) -> 
         yield Finding(Level.OK, "topics", f"each of {len(expected)} partitions has its log")
 
 
-def _place(directory: Path, expected: Known | None) -> Finding | None:
+def _place(directory: Path, expected: LoggedPartition | None) -> Finding | None:
     topic_id = read_mark(str(directory))
     if expected is None and topic_id is not None:
         text = (

@@ -26,12 +26,12 @@ class Finding(NamedTuple):
     text: str
 
 
-class Known(NamedTuple):
+class LoggedPartition(NamedTuple):
     """State of a partition by the metadata log."""
 
     topic_id: UUID
     leader_epoch: int
 
 
-Fold: TypeAlias = Callable[[Iterable[bytes]], Mapping[TopicPartition, Known]]
+Fold: TypeAlias = Callable[[Iterable[bytes]], Mapping[TopicPartition, LoggedPartition]]
 """The partitions of all topics, by the batches of the metadata log in order. Raises ValueError."""

@@ -261,7 +261,7 @@ class SharedMemoryDirectory(MemoryDirectory):
     ) -> StandbyLog:
         return StandbyLog(topic_partition, config, _Source(self._shared, topic_partition, topic_id))
 
-    def know_topics(self, current_topics: Callable[[], tuple[int, Container[UUID]]]) -> None:
+    def bind_topics(self, current_topics: Callable[[], tuple[int, Container[UUID]]]) -> None:
         """Nothing is left: `remove` cannot fail."""
 
     async def release(self, topic_partition: TopicPartition) -> None:

@@ -36,7 +36,7 @@ class SharedLogDirectory(LogDirectory, Protocol):
         """A log that another node leads, to be read while that appends to it."""
         ...
 
-    def know_topics(self, current_topics: Callable[[], tuple[int, Container[UUID]]]) -> None:
+    def bind_topics(self, current_topics: Callable[[], tuple[int, Container[UUID]]]) -> None:
         """Have logs removed, or set aside, whose topics were deleted while nobody could do so.
 
         `current_topics` returns how far this node has read the metadata log, and the ids of the

@@ -41,7 +41,7 @@ class SharedReplicaManager(ReplicaManager):
         self._standbys: dict[TopicPartition, StandbyLog] = {}
         self._shared_logs = logs
         self._position = position
-        logs.know_topics(self._current_topics)
+        logs.bind_topics(self._current_topics)
 
     def _current_topics(self) -> tuple[int, Container[UUID]]:
         """The end of the metadata log as this node knows it, and the topics up to there."""

@@ -355,12 +355,12 @@ async def test_logs_of_topics_deleted_while_no_node_had_a_session_are_set_aside(
     assert await first.storage.append(0, metadata(), {})
     await take(first, 0)
     await first.logs.take(billing, OTHER_ID, CONFIG, 0, 1)
-    first.logs.know_topics(lambda: (1, {OTHER_ID}))
+    first.logs.bind_topics(lambda: (1, {OTHER_ID}))
     await sql.execute(END_SESSION)
     first.storage.fence.lose()
     first.logs.remove(ORDERS, ORDERS_ID)
     second = await node(2)
-    second.logs.know_topics(lambda: (1, {OTHER_ID}))
+    second.logs.bind_topics(lambda: (1, {OTHER_ID}))
     await swept(second)
     assert await states(sql) == {
         "__cluster_metadata": "live",
@@ -374,10 +374,10 @@ async def test_logs_are_not_set_aside_before_the_whole_metadata_log_is_known(nod
     first, second = await node(1), await node(2)
     assert await first.storage.append(0, metadata(), {})
     await take(first, 0)
-    second.logs.know_topics(lambda: (0, set()))
+    second.logs.bind_topics(lambda: (0, set()))
     await swept(second)
     assert (await states(sql))["orders"] == "live"
-    second.logs.know_topics(lambda: (1, {ORDERS_ID}))
+    second.logs.bind_topics(lambda: (1, {ORDERS_ID}))
     await swept(second)
     assert (await states(sql))["orders"] == "live"
 
@@ -402,7 +402,7 @@ async def partitions(sql, state):
 
 async def test_one_log_that_cannot_be_set_aside_holds_up_no_other(node, sql, caplog):
     only = await node(1)
-    only.logs.know_topics(lambda: (0, set()))
+    only.logs.bind_topics(lambda: (0, set()))
     await add_logs(sql, "old", 20, "live")
     await add_logs(sql, "gone", 1, "removed")  # marked, and left, by another node
     await sql.execute(

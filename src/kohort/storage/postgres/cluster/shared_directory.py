@@ -27,7 +27,7 @@ from kohort.storage.postgres import schema
 from kohort.storage.postgres.blocking_connection import BlockingConnection
 from kohort.storage.postgres.blocking_process import blocker
 from kohort.storage.postgres.cluster.log_registry import LogRegistry
-from kohort.storage.postgres.cluster.strays import KnownTopics, find_strays
+from kohort.storage.postgres.cluster.strays import CurrentTopics, find_strays
 from kohort.storage.postgres.cluster.timeline import find_lost_logs, log_loss
 from kohort.storage.postgres.cluster.write_health import WriteHealth
 from kohort.storage.postgres.errors import DatabaseError, StatementRefusedError
@@ -82,7 +82,7 @@ class SharedPostgresDirectory:
         self._session: Session | None = None
         self._ends: dict[tuple[TopicPartition, UUID], tuple[int, int]] = {}
         """High watermark and leader epoch of logs that this node led before."""
-        self._known_topics: KnownTopics = _nothing_known
+        self._current_topics: CurrentTopics = _unread_log
         self.directories: LogRegistry
         self._closed = False
 
@@ -125,7 +125,7 @@ class SharedPostgresDirectory:
         fence.on_lost.append(self._session_over)
 
     async def _find_strays(self, connection: Connection) -> list[int] | None:
-        return await find_strays(connection, self._metadata, self._known_topics)
+        return await find_strays(connection, self._metadata, self._current_topics)
 
     async def _ensure_history(self, fence: Fence, connection: Connection) -> None:
         """Raise FencedError if the database has another history than that of the session."""
@@ -291,8 +291,8 @@ class SharedPostgresDirectory:
 
     # Deleted topics
 
-    def know_topics(self, current_topics: KnownTopics) -> None:
-        self._known_topics = current_topics
+    def bind_topics(self, current_topics: CurrentTopics) -> None:
+        self._current_topics = current_topics
 
     def retire(self, topic_partition: TopicPartition) -> None:
         log = self._forgotten(topic_partition)
@@ -364,7 +364,8 @@ class SharedPostgresDirectory:
         self._control.close()
 
 
-def _nothing_known() -> tuple[int, Container[UUID]]:
+def _unread_log() -> tuple[int, Container[UUID]]:
+    """The `CurrentTopics` of a node that has read nothing of the metadata log."""
     return -1, ()
 
 

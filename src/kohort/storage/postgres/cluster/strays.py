@@ -12,7 +12,7 @@ from kohort.storage.postgres.link import Connection
 from kohort.storage.postgres.logs.open_logs import metadata_end
 from kohort.types import TopicPartition
 
-KnownTopics: TypeAlias = Callable[[], tuple[int, Container[UUID]]]
+CurrentTopics: TypeAlias = Callable[[], tuple[int, Container[UUID]]]
 """Returns how far the metadata log was read, and the ids of the topics that it has up to there."""
 
 _TOPICS: Final = (
@@ -23,7 +23,7 @@ _LOGS: Final = "select id from logs where state = 'live' and topic_id = any($1::
 
 
 async def find_strays(
-    connection: Connection, metadata: TopicPartition, current_topics: KnownTopics
+    connection: Connection, metadata: TopicPartition, current_topics: CurrentTopics
 ) -> list[int] | None:
     """The numbers of the live logs of topics that the metadata log does not have.
 

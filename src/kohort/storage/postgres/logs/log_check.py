@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kohort.log import scan
 from kohort.log.directory_format import METADATA_NAME
-from kohort.log.findings import Finding, Fold, Known, Level
+from kohort.log.findings import Finding, Fold, Level, LoggedPartition
 from kohort.log.stores import MemoryStore
 from kohort.storage.postgres.link import Connection
 from kohort.types import TopicPartition
@@ -155,7 +155,8 @@ def _topics(
 
 
 def _compared(
-    topic_ids: Mapping[TopicPartition, UUID | None], partitions: Mapping[TopicPartition, Known]
+    topic_ids: Mapping[TopicPartition, UUID | None],
+    partitions: Mapping[TopicPartition, LoggedPartition],
 ) -> Iterator[Finding]:
     """Compare the logs with the topics."""
     for partition, topic_id in topic_ids.items():
