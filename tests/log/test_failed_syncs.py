@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from effort import seeds
+from gate import SlowCall
 from kohort.errors import KafkaError
 from kohort.log import durability
 from kohort.log.base import LogConfig
@@ -271,25 +272,13 @@ async def test_no_power_loss_brings_back_a_torn_append(data, disk, tmp_path, cut
     directory.close()
 
 
-class HeldSyncs:
-    """Every fsync takes until `go_on`."""
-
-    def __init__(self, monkeypatch):
-        self.have_begun, self._go_on = threading.Event(), threading.Event()
-        self.go_on = self._go_on.set
-        self._really = os.fsync
-        monkeypatch.setattr(os, "fsync", self._fsync)
-
-    def _fsync(self, descriptor):
-        self.have_begun.set()
-        assert self._go_on.wait(10)
-        self._really(descriptor)
-
-
-async def append_and_leave_its_sync(log, syncs):
-    """As for a producer with acks=0."""
-    fill(log, 1)
-    await until(syncs.have_begun.is_set)
+async def append_and_leave_its_sync(log, monkeypatch):
+    """As for a producer with acks=0; returns the gate at which the sync waits."""
+    with monkeypatch.context() as patch:
+        slow = SlowCall(patch, os, "fsync")
+        fill(log, 1)
+        await slow.reached()
+    return slow
 
 
 @pytest.fixture
@@ -304,9 +293,8 @@ def failing(data, errors):
 @pytest.mark.parametrize("delay_s", [0, 0.05])
 async def test_a_close_during_a_sync_that_fails_is_not_clean(data, failing, monkeypatch, delay_s):
     directory, log = failing
-    syncs = HeldSyncs(monkeypatch)
-    await append_and_leave_its_sync(log, syncs)
-    threading.Timer(delay_s, syncs.go_on).start()
+    slow = await append_and_leave_its_sync(log, monkeypatch)
+    threading.Timer(delay_s, slow.open).start()
     with pytest.raises(OSError):
         directory.close()
     assert not (data / ".clean-shutdown").exists()
@@ -316,9 +304,8 @@ def test_a_close_after_the_loop_ended_during_a_sync_that_fails_is_not_clean(
     data, failing, monkeypatch
 ):
     directory, log = failing
-    syncs = HeldSyncs(monkeypatch)
-    asyncio.run(append_and_leave_its_sync(log, syncs))
-    syncs.go_on()
+    slow = asyncio.run(append_and_leave_its_sync(log, monkeypatch))
+    slow.open()
     with pytest.raises(OSError):
         directory.close()
     assert not (data / ".clean-shutdown").exists()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gate import Gate
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import durability
 from kohort.log.local import LocalDirectory
@@ -27,7 +28,6 @@ from kohort.server.metadata_log import METADATA_LOG_CONFIG
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 from server.topic_deletion import delete_topic
-from waiting import until
 
 
 class Disk:
@@ -259,19 +259,17 @@ async def test_a_close_during_a_sync_that_fails_is_not_clean(
     server: Server, monkeypatch: pytest.MonkeyPatch, delay_s: float
 ) -> None:
     server.controller.topics.create("orders", 1)
-    has_begun, go_on = threading.Event(), threading.Event()
-    really = os.fsync
+    gate = Gate()
 
-    def fail_once(_: int) -> None:
-        monkeypatch.setattr(os, "fsync", really)  # Linux reports an error to one fsync only
-        has_begun.set()
-        assert go_on.wait(10)
+    def fail(_: int) -> None:
+        gate.wait()
         raise OSError(5, os.strerror(5))
 
-    monkeypatch.setattr(os, "fsync", fail_once)
-    change = asyncio.create_task(server.controller.writer.durable())
-    await until(has_begun.is_set)
-    threading.Timer(delay_s, go_on.set).start()
+    with monkeypatch.context() as patch:  # Linux reports an error to one fsync only
+        patch.setattr(os, "fsync", fail)
+        change = asyncio.create_task(server.controller.writer.durable())
+        await gate.reached()
+    threading.Timer(delay_s, gate.open).start()
     server.end()
     assert not (server.path / ".clean-shutdown").exists()
     with pytest.raises(KafkaError, match=os.strerror(5)):

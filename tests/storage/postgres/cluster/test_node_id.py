@@ -16,7 +16,7 @@ from kohort.storage.postgres.fence import LEASE, LOCK, Fence
 from kohort.types import TopicPartition
 
 NODE = 1
-METADATA_LOG_CONFIG = TopicPartition("__cluster_metadata", 0)
+METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 LEASE_OVER = f"update nodes set lease_until = now() where lane = {LEASE} and node = {NODE}"
 HOLDERS = f"""
 select pid from pg_locks where locktype = 'advisory' and granted and classid::bigint = {LOCK}
@@ -30,7 +30,7 @@ class Process(PostgresStorage):
     """A process of the node, which the test ends and whose connections it cuts."""
 
     def __init__(self, database: str, number: int) -> None:
-        super().__init__(database, Fence(NODE), METADATA_LOG_CONFIG)
+        super().__init__(database, Fence(NODE), METADATA_LOG)
         self.number = number
         for link in (self._locking, self._leasing, self._appending, self._reading):
             link._link._name += f" of {number}"

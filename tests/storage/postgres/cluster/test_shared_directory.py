@@ -19,7 +19,7 @@ from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
 from storage.postgres.conftest import waiting
 
-METADATA_LOG_CONFIG = TopicPartition("__cluster_metadata", 0)
+METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 OTHER_ID = UUID(int=77)
 CONFIG = LogConfig()
 COMPACTED = LogConfig(
@@ -34,7 +34,7 @@ async def node(database):
     made = []
 
     async def node(number, url=database):
-        cluster = PostgresCluster(url, number, METADATA_LOG_CONFIG, stray_retention_ms=-1)
+        cluster = PostgresCluster(url, number, METADATA_LOG, stray_retention_ms=-1)
         made.append(cluster)
         await cluster.open()
         await cluster.storage.claim()

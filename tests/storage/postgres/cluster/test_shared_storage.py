@@ -17,7 +17,7 @@ from kohort.types import TopicPartition
 from log.conftest import batch
 from storage.postgres.conftest import waiting
 
-METADATA_LOG_CONFIG = TopicPartition("__cluster_metadata", 0)
+METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 SLOW_COMMITS = """
 create function wait() returns trigger language plpgsql as $$ begin
     begin perform pg_advisory_xact_lock(7);
@@ -48,7 +48,7 @@ async def node(database):
     made = []
 
     def node(number, further=""):
-        storage = PostgresStorage(database + further, Fence(number), METADATA_LOG_CONFIG)
+        storage = PostgresStorage(database + further, Fence(number), METADATA_LOG)
         made.append(storage)
         return storage
 
@@ -394,9 +394,7 @@ class TestTheMetadataLog:
     async def test_a_schema_may_have_a_long_name(self, sql, database):
         name = "s" * 63
         await sql.execute(f"create schema {name}")
-        storage = PostgresStorage(
-            f"{database.rpartition('=')[0]}={name}", Fence(1), METADATA_LOG_CONFIG
-        )
+        storage = PostgresStorage(f"{database.rpartition('=')[0]}={name}", Fence(1), METADATA_LOG)
         try:
             await storage.claim()
             await storage.wait_beyond(0)
