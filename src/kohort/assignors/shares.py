@@ -169,8 +169,8 @@ class Flow:
             start = max(self._prices[member] for member in above)
             if not self._push_along_free_paths(
                 (m for m in above if self._prices[m] == start), limit
-            ) and (reached := self._reprice(above, start, limit)):
-                return reached
+            ) and (closed := self._reprice(above, start, limit)):
+                return closed
         return frozenset()
 
     def _push_along_free_paths(self, above: Iterable[int], limit: int) -> bool:
@@ -192,7 +192,8 @@ class Flow:
     def _reprice(self, above: Iterable[int], start: int, limit: int) -> frozenset[int]:
         """Reprice by Dijkstra from members above the limit to the nearest member below it.
 
-        The new prices make that path free. Returns the reached members if there is no path.
+        The new prices make that path free. Returns the members that are reachable, which are
+        closed, if there is no path.
         """
         distances: dict[tuple[bool, int], int] = {}
         heap = [(start - self._prices[member], False, member) for member in above]

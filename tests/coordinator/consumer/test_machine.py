@@ -262,8 +262,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def the_hash_is_that_of_what_members_subscribe_to(self):
         if self.group is not None:
             topics = self.bench.topics
-            known = self.group.known_hash(topics.version)
-            assert known in (None, metadata_hash(self.group.subscribed_topics(), topics))
+            current = self.group.current_hash(topics.version)
+            assert current in (None, metadata_hash(self.group.subscribed_topics(), topics))
 
     @invariant()
     def the_epoch_only_grows(self):

@@ -204,7 +204,7 @@ class ConsumerGroup:
             return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
 
-    def known_hash(self, topics_version: int) -> int | None:
+    def current_hash(self, topics_version: int) -> int | None:
         """The hash of the subscribed topics, None if it must be computed for this version."""
         if self.checked_version != topics_version:
             return None

@@ -303,10 +303,10 @@ def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
         bumps = bumps or not new or new in group.regexes
     if not (bumps or topics_changed or change.regex_changed):
         return group.epoch
-    known_hash = (
-        group.known_hash(topics.version) if change.keeps_topics and not topics_changed else None
-    )
-    hash_ = metadata_hash(change.subscribed_topics(), topics) if known_hash is None else known_hash
+    is_unchanged = change.keeps_topics and not topics_changed
+    hash_ = group.current_hash(topics.version) if is_unchanged else None
+    if hash_ is None:
+        hash_ = metadata_hash(change.subscribed_topics(), topics)
     if not bumps:
         group.unrecorded_hash = hash_
         if not topics_changed or hash_ == group.metadata_hash:
@@ -315,10 +315,10 @@ def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
 
 
 def _assignor_changed(change: MemberChange, step: Step) -> bool:
-    """Whether another assignor is to compute the target than so far.
+    """Whether the change selects another assignor for the group.
 
-    Without one that most members name it is the first of the server's. Unlike Kafka 4.4, this also
-    holds if as many members name another: there each heartbeat would bump the epoch.
+    The group has the assignor that most members name; if there is none, or a tie, the first of
+    `group.consumer.assignors`. In Kafka 4.4, each heartbeat bumps the epoch during a tie.
     """
     if change.before.metadata.assignor == change.after.metadata.assignor:
         return False
@@ -331,7 +331,7 @@ def _topics_changed(group: ConsumerGroup, topics: TopicsView) -> bool:
     if group.checked_version == topics.version:
         return False
     group.checked_version = topics.version
-    return metadata_hash(group.subscribed_topics(), topics) != group.known_hash(topics.version)
+    return metadata_hash(group.subscribed_topics(), topics) != group.current_hash(topics.version)
 
 
 def _cause(change: MemberChange, *, bumps: bool) -> Cause:

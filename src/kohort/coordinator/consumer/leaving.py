@@ -203,9 +203,9 @@ def _hash_without(
 ) -> int:
     """The metadata hash of the topics of the other members, who have these regular expressions."""
     names = group.subscriptions.after(member.metadata.topics for member in members)
-    known_hash = group.known_hash(topics.version)
-    if known_hash is not None and names is group.subscriptions.names and all(regexes.values()):
-        return known_hash
+    hash_ = group.current_hash(topics.version)
+    if hash_ is not None and names is group.subscriptions.names and all(regexes.values()):
+        return hash_
     resolved = [value.topics for regex, value in group.regexes.items() if regexes.get(regex)]
     return metadata_hash(set(names).union(*resolved) if resolved else names, topics)
 

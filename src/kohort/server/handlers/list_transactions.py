@@ -49,17 +49,17 @@ async def handle(
     services: Services, exchange: Exchange, request: "ListTransactionsRequest"
 ) -> None:
     fields: dict[str, Any] = {}
-    unknown: Sequence[str] = ()
+    unknown_states: Sequence[str] = ()
     rows: Sequence[dict[str, Any]] = ()
     try:
         if not services.transactions.is_loaded:
             raise KafkaError(ErrorCode.coordinator_load_in_progress)
         rows = await _list(services, exchange, _filter(services, request))
-        unknown = await in_slices(_unknown_states(request))
+        unknown_states = await in_slices(_unknown_states(request))
     except KafkaError as error:
         fields["error_code"] = error.code
-    fields |= {"unknown_state_filters": unknown, "transaction_states": rows}
-    await respond_large(services, exchange, fields, len(rows) + len(unknown))
+    fields |= {"unknown_state_filters": unknown_states, "transaction_states": rows}
+    await respond_large(services, exchange, fields, len(rows) + len(unknown_states))
 
 
 def _unknown_states(request: "ListTransactionsRequest") -> Generator[None, None, list[str]]:
