@@ -248,8 +248,8 @@ class LogAppender(LogState, Protocol):
         """Return when all data appended so far is as durable as configured.
 
         Raises OSError if that failed: what was not durable was taken back then, and appends are
-        refused until the disk works again. Who calls it in a later turn than `append` compares
-        `failed_syncs`: it may have failed, and the disk works again.
+        refused until the disk works again. A caller that lets a turn pass after `append` compares
+        `failed_syncs`, too: the sync of its records may have failed, and later ones succeed.
         """
         ...
 

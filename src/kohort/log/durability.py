@@ -154,7 +154,7 @@ class Commit(Protocol):
         ...
 
     def running_sync(self) -> Future[None] | None:
-        """The fsync whose result the log was not told yet; None if there is none."""
+        """The fsync whose result the log has not handled yet; None if there is none."""
         ...
 
 
@@ -219,7 +219,7 @@ class GroupCommit:
         return self.failure is None
 
     def running_sync(self) -> Future[None] | None:
-        """The fsync whose result the log was not told yet; None if there is none."""
+        """The fsync whose result the log has not handled yet; None if there is none."""
         return self._sync
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -273,7 +273,7 @@ async def resumed(log: Retryable, executor: Executor | None) -> None:
 
 
 def _run(work: Callable[[], object], ended: Future[None]) -> None:
-    """Do `work`, and complete `ended` for those that wait without an event loop."""
+    """Do `work`, and complete `ended` for callers that wait without the event loop."""
     try:
         work()
     except BaseException as error:

@@ -527,7 +527,7 @@ def _sync_found(path: str, segments: Sequence[Segment], *, after_failed_sync: bo
     `after_failed_sync`: the files are rewritten first.
     The names of files that are made later are not part of it: the log that appends syncs them.
     """
-    # What could not be synced was cut off the last one, and that may be in memory only, too.
+    # A failed sync cuts the last segment, and this cut may be in memory only, too.
     unsynced = [
         segment
         for segment in segments

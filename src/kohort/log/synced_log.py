@@ -104,7 +104,7 @@ class SyncedLog(ReadableLog):
             raise self._refusal()
 
     def running_sync(self) -> Future[None] | None:
-        """The fsync whose result is not known yet; None if there is none."""
+        """The fsync whose result is not handled yet; None if there is none."""
         return None if self._commit is None else self._commit.running_sync()
 
     def unsynced(self) -> list[str]:

@@ -8,9 +8,10 @@ R = TypeVar("R")
 
 
 async def uncancelled(work: Coroutine[Any, Any, R], running: set[asyncio.Task[Any]]) -> R:
-    """What `work` returns, as a task that is in `running` until it ends. Raises what it raises.
+    """Run `work` as a task that a cancelled caller does not end; return what it returns.
 
-    An error after the caller was cancelled is for nobody: the event loop does not log it.
+    `running` has the task until it ends. Raises what `work` raises; if the caller was cancelled
+    before, that error is dropped, and the event loop does not log it.
     """
     task = asyncio.get_running_loop().create_task(work)
     running.add(task)

@@ -268,9 +268,8 @@ class LocalMetadataLog:
     def on_log_reopened(self, log: Log) -> None:
         """Append to `log` from now on: it replaces one that failed."""
         self._log = log
-        if (
-            self._failure is not None
-        ):  # the failed one may still have had changes that were rolled back
+        if self._failure is not None:
+            # It may have changes that were rolled back: the failed log could not be truncated.
             log.owner_sync_failed(self._failure, self._durable_end)
 
     def close(self) -> None:

@@ -81,7 +81,7 @@ class Deletions:
             self._remove_records(partition, topic_id)
 
     async def await_cleanup(self, names: Iterable[str]) -> None:
-        """Return when nothing of deleted topics with these names is forgotten any more."""
+        """Return when the offsets of deleted topics with these names are removed."""
         for name in names:
             if name in self._cleanups:
                 await asyncio.wait(self._cleanups.pop(name))

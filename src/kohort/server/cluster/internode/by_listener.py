@@ -79,7 +79,7 @@ class ByListener:
             if login is not None:
                 await _log_in(link, login)
             elif context is not None:
-                # A certificate may be refused after the handshake, instead of the first response.
+                # The node may refuse the certificate after the handshake: this request shows it.
                 await link.ask(API_VERSIONS, 0)
         except BaseException as error:
             link.end(f"not accepted: {error}")
