@@ -1,11 +1,11 @@
-"""Apache Kafka's responses, recorded anew: `make record [KAFKA=4.4.0] [ONLY=PATTERN]`.
+"""Records the responses of an Apache Kafka: `make record [KAFKA=4.4.0] [ONLY=PATTERN]`.
 
     python -m tests.peers.record [--version 4.4.0] [--only PATTERN]…
 
-For each profile of settings Kafka is started and played every scenario, as `recording.py` of
-`packages/conformance` says. The recording takes the place of the one before, and what changed is
-printed. With `--only` the other scenarios keep what they have; of a version that is not the
-recorded one nothing is written then. Ends with 1 when a scenario was refused.
+Starts a Kafka for each profile of settings and records all scenarios of the profile on it, as
+described in `recording.py` of `packages/conformance`. Prints what changed, and replaces the former
+recording. With `--only` the other scenarios keep their steps; if the version is not the recorded
+one, nothing is written then. The exit code is 1 if a scenario was refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kohort_conformance.scenario import DEFAULT, PROFILES
 
 
 def record_all(version: str, patterns: Sequence[str]) -> tuple[Reference, Mapping[str, str]]:
-    """What this version answers to the scenarios that match, and why others were refused.
+    """The responses of this version to the scenarios that match, and why some were refused.
 
     Raises KafkaUnavailableError and UnreachableError.
     """
@@ -65,21 +65,12 @@ def before_now() -> Reference:
         return Reference("nothing", {})
 
 
-def tell(before: Reference, recorded: Reference, played: Collection[str]) -> None:
-    """Print what changed of the scenarios that were played, or of all."""
-    names = {one.name for one in all_scenarios(None)}
-    old = before if names <= played else only(before, played)
-    for line in changes(old, recorded):
-        print(line)
-
-
-def keep(before: Reference, recorded: Reference, played: Collection[str], version: str) -> None:
-    """Write what was recorded, unless it is a part of another version than the one before."""
-    names = {one.name for one in all_scenarios(None)}
-    if before.server != recorded.server and not names <= played:
+def keep(before: Reference, recorded: Reference, unplayed: Collection[str], version: str) -> None:
+    """Write the recording, unless it is partial and the one before is of another version."""
+    if unplayed and before.server != recorded.server:
         print(f"nothing is written: the recorded version is {before.server}")
         return
-    whole = completed(recorded, before, names - played)
+    whole = completed(recorded, before, unplayed)
     print(f"{len(whole.steps)} scenarios are in {write(whole, version)}")
 
 
@@ -95,10 +86,12 @@ def main() -> int:
         print(f"make record: {error}", file=sys.stderr)
         return 2
     played = recorded.steps.keys() | refused.keys()
-    tell(before, recorded, played)
+    unplayed = {one.name for one in all_scenarios(None)} - played
+    for line in changes(only(before, played) if unplayed else before, recorded):
+        print(line)
     for name, why in refused.items():
         print(f"refused: {name}: {why}", file=sys.stderr)
-    keep(before, recorded, played, options.version)
+    keep(before, recorded, unplayed, options.version)
     return 1 if refused else 0
 
 
