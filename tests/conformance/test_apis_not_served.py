@@ -1,4 +1,4 @@
-"""docs/differences.md lists what ApiVersions of Kafka has and that of Kohort has not."""
+"""docs/differences.md lists the APIs and features that Kafka advertises and Kohort does not."""
 
 import re
 from pathlib import Path

@@ -226,7 +226,7 @@ def test_responses_that_kio_does_not_know_are_those_of_kafkas_classes(
 
 
 def test_kio_does_not_know_the_messages_that_are_defined_here() -> None:
-    """One that it knows goes from `newer_messages.py`."""
+    """Remove a class from `newer_messages.py` once kio has it."""
     newer = [(api, version) for api, version, _ in newer_messages.NEWER]
     assert [one for one in newer if one[1] in schema_name_map[one[0]]] == []
 

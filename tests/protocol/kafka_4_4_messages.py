@@ -1,9 +1,9 @@
-"""Messages of Apache Kafka 4.4, and the bytes that its own classes have for them.
+"""Messages of Apache Kafka 4.4, and their bytes as its own classes write them.
 
     PYTHONPATH=tests python -m protocol.kafka_4_4_messages
 
-runs `KafkaMessages.java` with the JARs of 4.4.0, and writes `kafka_4_4_messages.txt`: the bytes of
-each of `MESSAGES`, a line per message.
+runs `KafkaMessages.java` with the JARs of 4.4.0, and writes the bytes of `MESSAGES` to
+`kafka_4_4_messages.txt`, a line per message.
 """
 
 import json

@@ -181,7 +181,7 @@ def test_a_batch_larger_than_max_message_bytes_is_refused():
 @pytest.mark.parametrize("codec", list(Codec)[1:])
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_compressed_batch_with_a_record_beyond_the_limit_is_refused(codec, compacted):
-    """The length of a record in front of it does not count, nor do records add up."""
+    """The limit is for each record alone, without the length in front of it."""
     sizes = [len(encode(record, number, NOW)) for number, record in enumerate(THREE)]
     assert max(sizes) < 64, "the length in front has one byte"
     for limit, error in (

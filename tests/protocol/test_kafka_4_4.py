@@ -61,7 +61,7 @@ def test_every_class_has_recorded_bytes() -> None:
 
 
 def test_kio_does_not_have_these_classes_yet() -> None:
-    # one that kio has goes from kohort.protocol.kafka_4_4, and the whole package with the last
+    # Remove a class from kohort.protocol.kafka_4_4 once kio has it, the package with its last one.
     for api_key, version in kafka_4_4.VERSIONS:
         assert version not in versions_of_kio(api_key), f"kio has {API_NAMES[api_key]} v{version}"
         assert known_versions(api_key)[1] == version

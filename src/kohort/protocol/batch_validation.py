@@ -89,7 +89,7 @@ class Rules:
 
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = MAX_DECOMPRESSED
-    """Largest size of a record of a compressed batch, without its length."""
+    """Largest size of a record of a compressed batch, without the length in front of it."""
     compacted: bool = False
     """`cleanup.policy` has "compact": every record needs a key."""
     log_append_time: bool = False

@@ -241,7 +241,7 @@ def are_numbered(data: Buffer, position: int, count: int) -> bool:
 def validate_sizes(data: Buffer, count: int, limit: int) -> None:
     """Raises KafkaError INVALID_RECORD if one of `count` records has more than `limit` bytes.
 
-    They fill `data`, and have passed `measure`. The length of a record does not count.
+    The records fill `data` and are well-formed. The length in front of a record does not count.
     """
     position = 0
     for _ in range(count):

@@ -17,13 +17,13 @@ taken out in which two correct servers may differ (ids, ports, times), is compar
     group_log.py     the records of a group in `__consumer_offsets`
     wire.py          a raw connection
     entities.py      plain values <-> kio's messages
-    newer_messages.py  versions of messages that kio does not know yet
+    newer_messages.py  versions of messages that kio does not have yet
     batches.py       record batches
     transcript.py    steps, and what is taken out of them
     varying.py       values that differ from run to run on Kafka itself
     comparing.py     differences
     reference.py     the recorded responses
-    recording.py     makes them, and says what changed against the ones before
+    recording.py     records them, and lists what changed
     runner.py        all scenarios
     report.py        the score, as a table or as JSON
     command.py       the command line

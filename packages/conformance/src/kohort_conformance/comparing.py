@@ -1,6 +1,6 @@
 """Two transcripts of one scenario, and every field in which they differ.
 
-A value that is recorded as varying is equal to each one of its kinds.
+A value that is recorded as varying is equal to any value of its kinds (`varying.py`).
 """
 
 from __future__ import annotations

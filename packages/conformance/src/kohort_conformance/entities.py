@@ -1,6 +1,6 @@
 """Plain values <-> kio's message classes, for requests of any API and version.
 
-Versions that kio does not know yet are in `newer_messages.py`.
+Versions that kio does not have yet are in `newer_messages.py`.
 
 A scenario writes a request as keyword arguments with Kafka's field names in snake case (`_ms` may
 be said or left out, as kio leaves it out): integers for durations and timestamps, dicts for nested

@@ -1,6 +1,7 @@
-"""Versions of messages that Kafka 4.4 has and kio does not know yet, in kio's form.
+"""Versions of messages that Kafka 4.4 has and kio does not have yet, in the form of kio's classes.
 
-Source: the schemas in kafka-clients-4.4.0.jar. A class goes as soon as kio has it; a test tells.
+Source: the schemas in kafka-clients-4.4.0.jar. Kohort's own definitions are kept apart, because
+what judges must not share mistakes with what is judged. A test fails as soon as kio has a class.
 """
 
 import uuid

@@ -1,9 +1,9 @@
-"""Makes a reference of what a server answers, and says what changed against the one before.
+"""Records the responses of a server as a reference, and lists the changes against another one.
 
-Each scenario is played three times. Where two of the passes differ, the scenario is played three
-times more, which then count: on a busy machine a timer may come late once. What differs again is
-recorded as varying (`varying.py`). A scenario whose steps differ has more than one correct outcome:
-it is refused and must be rewritten.
+Each scenario is played three times. If the passes differ, it is played three times more, and only
+those count: on a busy machine a timer may come late once. A value that differs again is recorded as
+varying (`varying.py`). A scenario whose steps differ has more than one correct outcome: it is
+refused and must be rewritten.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _range(one: Mapping[str, int]) -> Range:
     return one["min_version"], one["max_version"]
 
 
-# --- what was recorded, and what was before
+# --- two references
 
 
 def only(reference: Reference, names: Collection[str]) -> Reference:
@@ -114,12 +114,12 @@ def only(reference: Reference, names: Collection[str]) -> Reference:
 
 
 def completed(recorded: Reference, before: Reference, names: Collection[str]) -> Reference:
-    """What was recorded, and of the other scenarios of these names what was before."""
+    """`recorded`; scenarios of these names that it lacks are taken from `before`."""
     return replace(recorded, steps={**only(before, names).steps, **recorded.steps})
 
 
 def changes(before: Reference, after: Reference) -> Iterator[str]:
-    """Lines about everything in which two references differ."""
+    """Lines that list every difference of two references."""
     yield from _titled(
         "look at each: it varies from run to run, and did not before", _varying(before, after)
     )
@@ -150,7 +150,10 @@ def _changed(before: Reference, after: Reference) -> Iterator[list[str]]:
 
 
 def _changes_of(name: str, before: Sequence[Step], after: Sequence[Step]) -> Iterator[Difference]:
-    """The differences of steps with the same label, around those that came and went."""
+    """The differences of two transcripts, which are aligned by the labels of their steps.
+
+    Steps have their numbers in `after`.
+    """
     old, new = ([str(step["step"]) for step in steps] for steps in (before, after))
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for _, start, end, new_start, new_end in matcher.get_opcodes():

@@ -1,8 +1,8 @@
 """The recorded responses of Apache Kafka: a line of JSON per scenario, in the package.
 
-The file is named after the version, `apache-kafka-4.4.0.jsonl`; the package has one. Its first line
-has the server's name, and what its ApiVersions has: each API with its versions, each feature with
-its levels.
+The package has one file, named after the version: `apache-kafka-4.4.0.jsonl`. Its first line has
+the server's name, and from its ApiVersions response the versions of each API and the levels of each
+feature.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def dump(reference: Reference) -> str:
 
 
 def write(reference: Reference, version: str, directory: Path | None = None) -> Path:
-    """Write the file of this version, in the source tree by default; those of others go."""
+    """Write the file of this version, by default in the source tree, and remove all others."""
     directory = Path(__file__).parent if directory is None else directory
     for other in directory.glob(f"{PREFIX}*{SUFFIX}"):
         other.unlink()

@@ -1,9 +1,9 @@
-"""Values that differ from run to run on Kafka itself: found by recording, and kept by their kind.
+"""Values that differ from run to run on Kafka itself, which a recording keeps by their kind.
 
-A recording plays each scenario several times. A value that is another one each time is kept as
-`<varies: text>`, with the kinds of all that came, and any value of these kinds is equal to it. Of
-an object and of a list of one length only what differs within is kept so. Steps do not vary: a
-scenario with other steps in another pass has more than one correct outcome, and is refused.
+A recording plays each scenario several times. A value that differs between two passes is recorded
+as `<varies: text>`, with the kinds of all values that were seen. Any value of these kinds is equal
+to it. Objects with the same names and lists of the same length are recorded value by value. Steps
+must not vary: a scenario whose steps differ has more than one correct outcome, and is refused.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _OR = " or "
 
 
 class UnlikeStepsError(Exception):
-    """Two passes of a scenario have other steps; the text has both."""
+    """Two passes of a scenario differ in a step; the text has both."""
 
 
 def merged_steps(passes: Sequence[Sequence[Step]]) -> list[Step]:
     """One transcript of several of the same scenario. Raises UnlikeStepsError."""
-    told = [[_told(step) for step in steps] for steps in passes]
-    for other in told[1:]:
-        if other != told[0]:
-            raise UnlikeStepsError(_first_unlike(told[0], other))
+    constant = [[_constant_part(step) for step in steps] for steps in passes]
+    for other in constant[1:]:
+        if other != constant[0]:
+            raise UnlikeStepsError(_first_unlike(constant[0], other))
     return [_merged_step(same) for same in zip(*passes, strict=True)]
 
 
-def _told(step: Step) -> str:
-    """What must be the same in each pass: the label, and the outcome if it is no answer."""
+def _constant_part(step: Step) -> str:
+    """The part of a step that must not vary: the label, and any outcome other than a response."""
     return f"{step['step']}: {step['outcome']}" if "outcome" in step else str(step["step"])
 
 
@@ -49,7 +49,7 @@ def _merged_step(same: Sequence[Step]) -> Step:
 
 
 def merged(values: Sequence[Plain]) -> Plain:
-    """The value that all are, or one with `<varies: …>` in each place where they differ."""
+    """One value for all, with `<varies: …>` in each place where they differ."""
     first = values[0]
     objects = [one for one in values if isinstance(one, dict)]
     lists = [one for one in values if isinstance(one, list)]
@@ -79,7 +79,7 @@ def _kind(value: Plain) -> str:
 
 
 def allows(recorded: Plain, value: Plain) -> bool:
-    """Whether `recorded` is a value that varies, and `value` of one of its kinds."""
+    """Whether `recorded` stands for a value that varies, and `value` is of one of its kinds."""
     return varies(recorded) and _kind(value) in str(recorded)[len(_PREFIX) : -1].split(_OR)
 
 
@@ -89,7 +89,7 @@ def varies(recorded: Plain) -> bool:
 
 
 def varying_fields(value: Plain, path: str = "") -> Iterator[tuple[str, str]]:
-    """The path of each value within that varies, as in `members[0].epoch`, and its kinds."""
+    """Path and kinds of each value within `value` that varies; a path is `members[0].epoch`."""
     if isinstance(value, dict):
         for name, one in value.items():
             yield from varying_fields(one, f"{path}.{name}" if path else name)

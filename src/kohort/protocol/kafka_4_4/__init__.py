@@ -1,7 +1,7 @@
 """Message classes of Apache Kafka 4.4 that kio does not have yet, in kio's form.
 
-kio generates its classes from Kafka's message definitions. Those here have the same names, fields
-and defaults as the definitions in `kafka-clients` 4.4.0. A class that kio has is removed from here.
+kio generates its classes from Kafka's message definitions. These classes have the names, fields and
+defaults of the definitions in `kafka-clients` 4.4.0. A test fails as soon as kio has one of them.
 
 Source: KIP-1242 (ApiVersions v5), KIP-1319 (TxnOffsetCommit v6), DeleteGroups v3.
 """

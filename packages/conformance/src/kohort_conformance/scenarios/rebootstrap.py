@@ -1,4 +1,4 @@
-"""ApiVersions v5: the cluster and the node that a client means to reach (KIP-1242)."""
+"""ApiVersions v5: the cluster and the node that a client expects (KIP-1242)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def identity(stage: Stage) -> tuple[str, int]:
 
 
 async def say(client: Client, label: str, **values: Any) -> None:
-    """ApiVersions v5: record the error, and of the rest which of it is there."""
+    """ApiVersions v5: record the error, and which of the other fields have a value."""
     told = await client.quiet("ApiVersions", 5, **{**SOFTWARE, **values})
     keys = [one["api_key"] for one in told["api_keys"]]
     rest = {
@@ -41,7 +41,7 @@ async def works(client: Client) -> None:
 
 
 def pairs(cluster: str, node: int) -> dict[str, tuple[str | None, int]]:
-    """What a client can say of the server that it means, by a word for it."""
+    """Pairs of cluster id and node id that a client can send, by a label."""
     return {
         "neither": (None, NO_NODE),
         "both": (cluster, node),
