@@ -3,7 +3,7 @@
 Three nodes share a PostgreSQL with fsync. One of them is killed (SIGKILL), hangs (SIGSTOP), or is
 drained; each round starts a new cluster. Kohort's client, aiokafka and librdkafka produce to six
 partitions and commit in six groups each, every 50 ms; a member of each of six groups sends a
-heartbeat as often. Prints how long those had to wait whose leader or coordinator was hit.
+heartbeat as often. Prints the waits of the requests whose leader or coordinator was hit.
 
 `--before COMMIT` measures the nodes of that commit too, in turns with those of the working tree;
 the clients are the same. `--faults kill,hang` has only those, and is not written.
@@ -28,7 +28,7 @@ NODES: Final = (1, 2, 3)
 VICTIM: Final = 1
 ROUNDS: Final = 7
 FORMER_SETTINGS: Final = {"cluster.enabled": "true"}
-"""A node of an earlier commit is alone on its database without it."""
+"""Earlier commits need it for several nodes on one database."""
 Waits = Mapping[str, Sequence[float]]
 """By client and request, in s."""
 

@@ -36,12 +36,12 @@ RESPONSE_WITHIN_MS: Final = 2_000
 
 
 class Subject(NamedTuple):
-    """What one client does again and again."""
+    """A request that one client repeats."""
 
     client: str
     what: str
     partition: int
-    """Of the topic, or of the groups' topic."""
+    """Partition of the topic, or of the groups' topic."""
 
 
 class Clients:
@@ -72,7 +72,7 @@ class Clients:
         await self._stack.aclose()
 
     def _group(self, client: str, number: int, what: str = "commit") -> tuple[str, Subject]:
-        """A group whose coordinators of all numbers lie evenly among the shards."""
+        """A group whose shard follows from its number; the numbers are spread over all shards."""
         shard = number * SHARDS // GROUPS_OF_EACH
         names = (f"{client}-{what}-{each}" for each in itertools.count())
         group = next(each for each in names if partition_for(each, SHARDS) == shard)

@@ -1,4 +1,4 @@
-"""Members of classic groups whose every request is visible to the measurement."""
+"""Members of classic groups that send single requests, which a benchmark measures one by one."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ class Member:
         self._identity: dict[str, Any] = {"group_id": group, "group_instance_id": None}
 
     async def join(self) -> None:
-        """Have the group Stable with this member."""
+        """Join the group, which is Stable then."""
         connection = await self._cluster.coordinator(self._group)
         join: dict[str, Any] = {
             "group_id": self._group,

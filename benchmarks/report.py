@@ -65,7 +65,7 @@ class Target:
     bound: float
     at_least: bool = True
     why: str = ""
-    """What is known of why it is missed, and what would help."""
+    """Known reason for a missed target, and what would help."""
 
     def __str__(self) -> str:
         if self.value is None:

@@ -43,14 +43,14 @@ SETTINGS: Final = {"offsets.topic.num.partitions": "50", "cluster.rebalance.dela
 
 @dataclass(slots=True)
 class Beats:
-    """What the members saw, and how long the nodes took to end."""
+    """Durations of the members' heartbeats and of the nodes' ends."""
 
     durations: list[float] = field(default_factory=list)
-    """Of each heartbeat in s, with all its tries."""
+    """Duration of each heartbeat in s, including its retries."""
     pauses: list[float] = field(default_factory=list)
-    """Of each change of a coordinator, in s."""
+    """Pause at each change of a coordinator, in s."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Tries that did not succeed, by why."""
+    """Failed tries, by their error."""
     drained: list[float] = field(default_factory=list)
     """Time from SIGTERM to the end of each node, in s."""
 

@@ -11,7 +11,7 @@ from benchmarks.servers import Server
 JVM_WARM_UP_S = 30.0
 WARM_UP_S = 1.0
 Ratio: TypeAlias = tuple[str, str]
-"""Title of a column, and the server to whose figure of the same round the ratio is."""
+"""Title of a column, and the server whose figure of the same round is the divisor."""
 KAFKA: Ratio = ("× Kafka", "kafka")
 
 

@@ -147,7 +147,7 @@ def java_classpath() -> str:
 
 
 def compile_java(programs: Path, classes: Path, libs: Path) -> None:
-    """Compile the programs of a directory if one of them, or a JAR, is another than before.
+    """Compile the programs of a directory if one of them, or the list of JARs, has changed.
 
     Raises CalledProcessError with what javac wrote.
     """

@@ -23,7 +23,7 @@ PARENT_SHARE: Final = 0.2
 
 
 def addresses(first: str, workers: int) -> str:
-    """The `bootstrap.servers` of workers of which the first listens there."""
+    """The `bootstrap.servers` of workers, of which the first listens at `first`."""
     host, _, port = first.rpartition(":")
     return ",".join(f"{host}:{int(port) + worker}" for worker in range(workers))
 
@@ -35,7 +35,7 @@ def all_listen(bootstrap: str) -> bool:
 def kill_any(server: ServerProcess, rng: random.Random) -> bool:
     """Kill one worker, the parent, or all processes. Returns whether the server has ended.
 
-    Raises AssertionError if workers go on without their parent.
+    Raises AssertionError if workers outlive their parent.
     """
     server.process.send_signal(signal.SIGSTOP)  # it starts no other worker meanwhile
     workers = children(server.process.pid)
@@ -56,7 +56,7 @@ def kill_any(server: ServerProcess, rng: random.Random) -> bool:
 
 
 class KohortWorkers(KohortServe):
-    """Workers as one server under test, to which a kill of any of its processes comes."""
+    """Workers as one server under test; a restart kills one or all of its processes."""
 
     neighbours = WORKERS - 1
 
