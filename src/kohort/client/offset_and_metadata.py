@@ -23,7 +23,7 @@ class OffsetAndMetadata:
 
 
 def committable(tp: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """What to send for `offset`. Raises TypeError, and ValueError for what no broker can store."""
+    """`offset` after validation, with its metadata. Raises TypeError and ValueError."""
     validate_partitions((tp,))
     if not 0 <= tp.partition < 2**31:
         raise ValueError(f"{tp}: a partition is a whole number from 0 on")

@@ -1,10 +1,10 @@
-"""Hosts of ACL entries: every host, one by its address, or those of a network in CIDR notation.
+"""Hosts of ACL entries: `*`, an address, or a network in CIDR notation.
 
-The rules of entries are found by the text of their host. A client therefore has several: its
-address, `*`, and each network that it is in, as `10.0.0.0/8`. Since Kafka 4.4.
+Rules are looked up by the text of their host. A client is therefore looked up by several texts:
+its address, `*`, and each network of an entry that contains it, as `10.0.0.0/8`. Since Kafka 4.4.
 
-*Cost.* An address is compared with the networks of all entries once. What it is in is remembered
-for `MAX_REMEMBERED` addresses, until entries of another network come or go.
+*Cost.* An address is compared with the networks of all entries once. The result is cached for
+`MAX_CACHED` addresses, until a network is added or removed.
 """
 
 import re
@@ -14,14 +14,15 @@ from typing import Final
 
 WILDCARD: Final = "*"
 """Name of all resources of a type, and every host."""
-MAX_REMEMBERED: Final = 4_096
+MAX_CACHED: Final = 4_096
 _PREFIX_LENGTH: Final = re.compile(r"/[0-9]{1,3}\Z")
 
 
 def parse_network(host: str) -> IPv4Network | IPv6Network | None:
-    """The network that the host of an entry is; None for an address, `*` and other words.
+    """The network of an entry's host; None for an address, `*` and other text without a slash.
 
-    The address may be any of the network. Raises ValueError if it has a slash and is no network.
+    The address may be any of the network. Raises ValueError for text with a slash that is no
+    network.
     """
     if "/" not in host:
         return None
@@ -34,39 +35,39 @@ def parse_network(host: str) -> IPv4Network | IPv6Network | None:
 
 
 class AclHosts:
-    """The hosts of the rules. `add` and `remove` are all that changes them."""
+    """The hosts of all rules, changed only by `add` and `remove`."""
 
     def __init__(self) -> None:
         self._networks: dict[str, IPv4Network | IPv6Network] = {}
         """By the text that entries have."""
         self._rules: Counter[str] = Counter()
         """Number of rules of each network."""
-        self._remembered: dict[str, tuple[str, ...]] = {}
+        self._cached: dict[str, tuple[str, ...]] = {}
 
     def add(self, host: str) -> None:
-        """Count the host of a new rule."""
-        network = _known_network(host)
+        """Add the host of a new rule."""
+        network = _network(host)
         if network is not None:
             self._rules[host] += 1
             if host not in self._networks:
                 self._networks[host] = network
-                self._remembered.clear()
+                self._cached.clear()
 
     def remove(self, host: str) -> None:
-        """Count the host of a rule once less."""
+        """Remove the host of a rule that was removed."""
         if host in self._networks:
             self._rules[host] -= 1
             if not self._rules[host]:
                 del self._rules[host], self._networks[host]
-                self._remembered.clear()
+                self._cached.clear()
 
     def of(self, address: str) -> tuple[str, ...]:
-        """The hosts by which entries mean a client with this address, or with another word."""
-        hosts = self._remembered.get(address)
+        """Texts of the hosts that match a client with this address, or other text in its place."""
+        hosts = self._cached.get(address)
         if hosts is None:
-            if len(self._remembered) >= MAX_REMEMBERED:
-                self._remembered.clear()
-            hosts = self._remembered[address] = (address, WILDCARD, *self._of_networks(address))
+            if len(self._cached) >= MAX_CACHED:
+                self._cached.clear()
+            hosts = self._cached[address] = (address, WILDCARD, *self._of_networks(address))
         return hosts
 
     def _of_networks(self, address: str) -> list[str]:
@@ -77,8 +78,8 @@ class AclHosts:
         return [text for text, network in self._networks.items() if parsed in network]
 
 
-def _known_network(host: str) -> IPv4Network | IPv6Network | None:
-    """The network, None as well for an entry of an earlier version, whose host is none."""
+def _network(host: str) -> IPv4Network | IPv6Network | None:
+    """As `parse_network`, and None for an invalid network, which an earlier version accepted."""
     try:
         return parse_network(host)
     except ValueError:

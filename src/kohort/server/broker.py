@@ -200,7 +200,7 @@ class Broker:
 
     @property
     def _handler_module(self) -> HandlerModule:
-        """Where the dispatcher finds handlers: those of changes may forward to the controller."""
+        """Finds handlers. If another node is the controller, handlers of changes forward to it."""
         is_controller = self._cluster.controller is None
         return handler_module if is_controller else forwarding_handler_module
 

@@ -33,7 +33,7 @@ class ListenerBinder:
         clock: Clock,
         opened: AsyncExitStack,
     ) -> None:
-        """`users` returns the current SCRAM users. `opened` closes what SASL needs."""
+        """`users` returns the current SCRAM users. The SASL of listeners is closed by `opened`."""
         self._config = config
         self._listeners = listeners
         self._certificates = certificates

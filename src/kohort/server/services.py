@@ -1,4 +1,4 @@
-"""What handlers of requests work with: all of a server but its network."""
+"""The parts of a server that handlers of requests use: all but its network."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -29,13 +29,13 @@ class Services:
     certificates: Certificates
     topics: Topics
     controller: Controller
-    """What changes the metadata."""
+    """Changes the metadata."""
     groups: Groups
     transactions: TransactionCoordinator
     markers: MarkerWriter
-    """Where transactions end: all partitions of this server."""
+    """Writes markers of transactions to partitions of this server."""
     verifier: TransactionVerifier
-    """Asks the coordinators of transactions, of whatever node."""
+    """Asks the coordinators of transactions on all nodes."""
     active_controller: RemoteController | None = None
     """The node that changes the cluster; None: this one."""
     fetch_sessions: FetchSessions
@@ -48,7 +48,7 @@ class Services:
     node_id: int
     cluster_id: str
     access: FindAccess = allow_everything
-    """What the client of a request may do. Handlers ask it for each request."""
+    """Permissions of the client of a request. Handlers call it for each request."""
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
 

@@ -1,4 +1,4 @@
-"""Opens what a server stores: its logs, and the metadata that says which topics they have."""
+"""Opens the storage of a server: its logs, and the metadata of their topics."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -14,9 +14,9 @@ from kohort.server.metadata import METADATA
 
 
 def open_backend(config: Config) -> ClusterBackend | None:
-    """The storage that nodes share, not opened yet; None: the server has logs of its own.
+    """The storage that nodes share, not opened yet; None if the server has logs of its own.
 
-    Raises KohortError for what is not installed.
+    Raises KohortError if its client library is not installed.
     """
     if not in_postgres(config["storage"]):
         return None

@@ -202,7 +202,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def inter_broker(self) -> InterBroker | None:
-        """How this node connects to others; None if it shares no storage, or cannot."""
+        """Connection of this node to others; None if it shares no storage, or cannot connect."""
         if not in_postgres(self["storage"]):
             return None
         try:
@@ -232,7 +232,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def static(self) -> tuple[RawSetting, ...]:
-        """What the sources gave at the start."""
+        """Settings of the static sources, which were read at the start."""
         return self._static
 
     @property
@@ -386,7 +386,7 @@ def _listener_conflicts(settings: Mapping[str, Setting]) -> list[str]:
 def _node_conflicts(
     settings: Mapping[str, Setting], listeners: Sequence[ListenerConfig]
 ) -> list[str]:
-    """What keeps nodes from connecting to each other, where there are several or are to be."""
+    """Errors of the settings by which nodes connect to each other, if there may be several."""
     is_node = in_postgres(str(settings["storage"].value))
     is_one_of_several = is_node and number_of_workers(str(settings["workers"].value)) > 1
     if not (is_one_of_several or settings[LISTENER].value or settings[PROTOCOL].rank):
@@ -404,7 +404,7 @@ def _node_conflicts(
 def _inter_broker(
     settings: Mapping[str, Setting], listeners: Sequence[ListenerConfig]
 ) -> InterBroker:
-    """How a node connects to others. Raises ValueError."""
+    """Connection of a node to others. Raises ValueError."""
     listener = _inter_broker_listener(settings, listeners)
     value_of = partial(_of_listener, settings, listener.name)
     algorithm = value_of("ssl.endpoint.identification.algorithm")

@@ -1,4 +1,4 @@
-"""How the nodes of a cluster connect to each other: by which listener, and as which user.
+"""Connections between the nodes of a cluster: their listener, and their user.
 
 The rules are those of Kafka's KafkaConfig. Functions raise ValueError with the whole problem.
 """
@@ -17,7 +17,7 @@ MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLogin:
-    """What a node authenticates with at other nodes."""
+    """Credentials of a node at other nodes."""
 
     mechanism: str
     username: str
@@ -25,7 +25,7 @@ class NodeLogin:
 
 
 class InterBroker(NamedTuple):
-    """How this node connects to others."""
+    """Connection of this node to others."""
 
     listener: ListenerConfig
     """Its own; others have one of the same name."""
@@ -57,7 +57,7 @@ def inter_broker_listener(
 
 
 def node_login(value_of: Callable[..., Any], listener: ListenerConfig) -> NodeLogin | None:
-    """What a node authenticates with. `value_of` is `Config.of_listener` of this listener."""
+    """Credentials of a node; None without SASL. `value_of`: `Config.of_listener` of it."""
     if not listener.security_protocol.has_sasl:
         return None
     mechanism, enabled = value_of(MECHANISM), value_of("sasl.enabled.mechanisms")

@@ -1,4 +1,4 @@
-"""Where settings are read from: a TOML file, the environment, `--set NAME=VALUE`.
+"""Sources of settings: a TOML file, the environment, `--set NAME=VALUE`.
 
 Each reader returns `RawSetting`s and appends errors of syntax to `problems`. Names and values are
 validated later, all together, so that one run reports every error.
@@ -32,7 +32,7 @@ class RawSetting(NamedTuple):
     source: str
     """For people: `kohort.toml`, `KOHORT_NUM_PARTITIONS`, `--set`."""
     rank: int
-    """Of two that set the same name, the higher rank wins; of the same rank, the later."""
+    """The setting of a name with the highest rank wins; the later one of two with the same rank."""
 
 
 DEFAULT, FILE, ENVIRONMENT, FLAG, SET, ALL_BROKERS, ONE_BROKER = range(7)
@@ -40,7 +40,7 @@ DEFAULT, FILE, ENVIRONMENT, FLAG, SET, ALL_BROKERS, ONE_BROKER = range(7)
 
 
 class Source(IntEnum):
-    """Where a value came from, as DescribeConfigs says it (Kafka's ConfigSource)."""
+    """Source of a value in DescribeConfigs (Kafka's ConfigSource)."""
 
     TOPIC = 1
     ONE_BROKER = 2

@@ -28,12 +28,12 @@ class BrokerConfig(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
     def values_by_source(self, name: str, /) -> Iterator[Any]:
-        """What sources gave, the strongest first; each has `value` and `rank`."""
+        """The values by their sources, in order of precedence; each has `value` and `rank`."""
         ...
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to one config (KIP-339)."""
+    """Operation of IncrementalAlterConfigs on one config (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -147,7 +147,7 @@ def _inherited(definition: TopicConfig, broker: BrokerConfig) -> Value:
 
 
 def topic_log_config(values: Mapping[str, Any], broker: BrokerConfig) -> LogConfig:
-    """What a log acts by, from `effective`."""
+    """The configuration of a log, from `effective` values."""
     compression = values["compression.type"]
     return LogConfig(
         cleanup_policy=frozenset(values["cleanup.policy"]),

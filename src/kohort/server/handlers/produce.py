@@ -76,7 +76,7 @@ class _Appended(NamedTuple):
     """Batches of a request in one log, which must become durable."""
 
     failed_syncs: int
-    """Those of the log before the first of them."""
+    """`LogAppender.failed_syncs` before the first batch."""
     slots: ResponseSlots
 
 

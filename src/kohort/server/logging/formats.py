@@ -1,4 +1,4 @@
-"""How log lines look: one event per line, as text or as JSON.
+"""Formats of log lines: one event per line, as text or as JSON.
 
 An event is a message and fields: `logger.info("rebalance", extra=fields(group="orders",
 generation=3))`. As text the fields follow the message as `name=value`; as JSON they are members of
@@ -18,7 +18,7 @@ from kohort.util.printable import indented
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
-    """What `extra=` of a logging call takes, so that `values` become fields of the line."""
+    """The `extra=` of a logging call with which `values` become fields of the line."""
     return {"kohort_fields": values}
 
 
@@ -110,7 +110,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _summary(error: BaseException) -> str:
-    """What went wrong and where, on one line."""
+    """The error and its location, on one line."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

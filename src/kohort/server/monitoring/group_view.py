@@ -23,7 +23,7 @@ from kohort.util.time_slice import TimeSlices
 
 
 def summary(group: AnyGroup) -> dict[str, Any]:
-    """What every view of a group begins with."""
+    """The first fields of every view of a group."""
     return {
         "group_id": group.id,
         "state": str(group.state),

@@ -41,7 +41,7 @@ class Health:
         return reasons
 
     def unlisted_reasons(self) -> list[str]:
-        """Why groups would be missing from a list of all groups.
+        """Why a list of all groups would be incomplete.
 
         A node that has not registered has not read the metadata log: it has neither all nodes nor
         the leaders.
@@ -81,7 +81,7 @@ class Health:
 
 
 def _unwritable(directory: str) -> list[str]:
-    """Why the data directory does not take writes; empty if it does."""
+    """Why the data directory is not writable; empty if it is."""
     try:
         if not os.access(directory, os.W_OK):
             return ["the data directory is not writable"]

@@ -26,7 +26,7 @@ class HttpPrincipal:
         self.peer = Peer(principal=KafkaPrincipal.parse(principal), host="", endpoint=endpoint)
 
     def access(self) -> Access:
-        """What may be shown by the ACLs of now."""
+        """Permissions by the current ACLs."""
         return self._find_access(self).quietly()
 
     def sees_cluster(self) -> bool:

@@ -51,7 +51,7 @@ class MetricSources:
     rebalances: RebalanceReporter
     loop_lag: LoopLag
     access: Access
-    """What of groups and topics may be named."""
+    """Permissions for the groups and topics that metrics name."""
     node: NodeStatus | None
     """None: the server shares no storage."""
     database_appends: Histogram

@@ -26,7 +26,7 @@ class ObservedServer:
     """Current problems of logs."""
     traffic: Callable[[], ListenerStatistics]
     find_access: FindAccess
-    """What the HTTP port may show."""
+    """Permissions of the principal of the HTTP port."""
     cluster: ClusterRole
 
     @property

@@ -1,4 +1,4 @@
-"""What a server shows of itself: a line per rebalance, health, metrics, and groups as JSON."""
+"""The HTTP port of a server, with health, metrics and groups as JSON; log lines of rebalances."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How long the phases of rebalances took, as cumulative histograms."""
+"""Durations of the phases of rebalances, as cumulative histograms."""
 
 from typing import Final
 

@@ -30,7 +30,7 @@ from kohort.server.config import RELOADABLE, Config, ListenerConfig
 from kohort.server.tls.guarded_context import GuardedContext
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""
+"""Ciphers of TLS 1.2 with forward secrecy and authenticated encryption, as all of TLS 1.3."""
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Characters of a file of keys or certificates."""
 _VERIFY: Final = {

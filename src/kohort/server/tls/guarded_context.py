@@ -18,7 +18,7 @@ handshaking: Final[ContextVar[socket.socket | None]] = ContextVar("handshaking",
 """The socket of the connection that the current task opens."""
 
 ANSWERS_BYTES: Final = 1024
-"""What OpenSSL may answer in one read: forty requests for new keys, where a single one is rare."""
+"""Maximum output of OpenSSL for one read: forty key updates, where even one is rare."""
 
 
 class _GuardedObject(ssl.SSLObject):
