@@ -18,30 +18,29 @@ API_NAMES: Final = api_key_map
 def load_request_schema(api_key: int, version: int) -> Any:
     """The class of a request. Raises KeyError, or kio's error, for an unknown API or version."""
     if (api_key, version) in kafka_4_4.VERSIONS:
-        return _of_kafka_4_4("request", f"{_camel_case(api_key)}Request")
+        return _of_kafka_4_4(api_key, "request")
     return _of_kio_request(api_key, version)
 
 
 def load_response_schema(api_key: int, version: int) -> Any:
     """The class of a response. Raises KeyError, or kio's error, for an unknown API or version."""
     if (api_key, version) in kafka_4_4.VERSIONS:
-        return _of_kafka_4_4("response", f"{_camel_case(api_key)}Response")
+        return _of_kafka_4_4(api_key, "response")
     return _of_kio_response(api_key, version)
 
 
-def _of_kafka_4_4(module: str, name: str) -> Any:
-    return getattr(import_module(f"{kafka_4_4.__name__}.{module}"), name)
-
-
-def _camel_case(api_key: int) -> str:
-    return "".join(word.capitalize() for word in API_NAMES[api_key].split("_"))
+def _of_kafka_4_4(api_key: int, kind: str) -> Any:
+    """`kind` is "request" or "response", as the modules of `kafka_4_4`."""
+    words = f"{API_NAMES[api_key]}_{kind}".split("_")
+    module = import_module(f"{kafka_4_4.__name__}.{kind}")
+    return getattr(module, "".join(word.capitalize() for word in words))
 
 
 @cache
 def known_versions(api_key: int) -> tuple[int, int]:
     """Lowest and highest version of an API that has a class. Raises KeyError."""
-    numbers = versions_of_kio(api_key)
-    numbers += (version for key, version in kafka_4_4.VERSIONS if key == api_key)
+    newer = (version for key, version in kafka_4_4.VERSIONS if key == api_key)
+    numbers = [*versions_of_kio(api_key), *newer]
     return min(numbers), max(numbers)
 
 
