@@ -88,7 +88,7 @@ async def synonyms(stage: Stage) -> None:
 
 @scenario
 async def every_config(stage: Stage) -> None:
-    """All configs that a topic has, with their types and what stands behind them."""
+    """All configs of a topic, with their types, sources and synonyms."""
     name = await stage.create_topic()
     a = await stage.client()
     resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
@@ -99,7 +99,7 @@ async def every_config(stage: Stage) -> None:
 
 @scenario
 async def limits_of_newer_configs(stage: Stage) -> None:
-    """The least values, those below, and the greatest, of configs that Kafka 4.4 brought."""
+    """The bounds of topic configs that are new in Kafka 4.4."""
     name = await stage.create_topic()
     a = await stage.client()
     for key, values in (
@@ -406,7 +406,7 @@ async def group_configs(stage: Stage) -> None:
 
 @scenario
 async def newer_group_configs(stage: Stage) -> None:
-    """Values of configs of groups that Kafka 4.4 brought."""
+    """Values of group configs that are new in Kafka 4.4."""
     a = await stage.client()
     for key, values in (
         ("errors.deadletterqueue.copy.record.enable", ("true", "yes")),

@@ -272,7 +272,7 @@ async def range_of_many(stage: Stage) -> None:
 async def most_members_choose(stage: Stage) -> None:
     """The assignor that most members name; if none names one, the first of the server's.
 
-    No two are named by as many members: then each heartbeat on Kafka 4.4 bumps the group epoch.
+    No two are named by equally many members: each heartbeat would bump the epoch in Kafka 4.4.
     """
     topic = await known_topic(stage, partitions=6)
     members: list[PlayedConsumer] = []
@@ -296,7 +296,7 @@ async def most_members_choose(stage: Stage) -> None:
 
 @scenario
 async def assignor_changes(stage: Stage) -> None:
-    """Another assignor that most members name is used at once, in a new epoch."""
+    """When most members name another assignor, it is used at once, in a new epoch."""
     topic = await known_topic(stage, partitions=5)
     a = await joined(await consumer(stage, "a", topic, assignor="range"))
     await settle([a])

@@ -358,7 +358,7 @@ async def transactional_commit(stage: Stage) -> None:
 
 @scenario
 async def transactional_commit_by_topic_id(stage: Stage) -> None:
-    """From version 6 on it hears 113 for an epoch of the past."""
+    """From version 6 on TxnOffsetCommit gets 113 for a past epoch."""
     await commit_in_transactions(stage, BY_ID)
 
 
@@ -385,7 +385,7 @@ async def commit_in_transactions(stage: Stage, version: int) -> None:
 
 @scenario
 async def transactional_commit_of_an_unknown_group(stage: Stage) -> None:
-    """In each version: a group that is not there, and one that is Empty."""
+    """Each version of TxnOffsetCommit to an Empty group and to one that does not exist."""
     topic = await known_topic(stage)
     a = await settled(stage, topic, "a")
     await a.leave()
@@ -403,7 +403,7 @@ async def transactional_commit_of_an_unknown_group(stage: Stage) -> None:
 
 @scenario
 async def transactional_commit_mixed_with_unknown_topics(stage: Stage) -> None:
-    """A stale epoch beside ids that nobody has: each partition has its own error."""
+    """A stale epoch beside unknown topic ids: each partition has its own error."""
     topic = await known_topic(stage, partitions=2)
     a, _ = await settled(stage, topic, "a", "b")
     one = await producer(stage, "p")

@@ -383,7 +383,7 @@ async def fields_that_bump_nothing(stage: Stage) -> None:
 
 @scenario
 async def assignors_that_bump_nothing(stage: Stage) -> None:
-    """There is a new epoch only if another assignor is to be used than so far."""
+    """The epoch is bumped only if the assignor that the group uses changes."""
     topic = await named_topic(stage, partitions=2)
     a, b, c = await settled(stage, topic, "a", "b", "c")
     log = await GroupLog.of(stage)

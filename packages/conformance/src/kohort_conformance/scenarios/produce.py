@@ -378,7 +378,7 @@ async def unknown_codecs(stage: Stage) -> None:
 
 @scenario
 async def decompressed_size(stage: Stage) -> None:
-    """A compressed batch with a record that is larger than the topic allows; others may be so."""
+    """A record above max.decompressed.message.bytes is refused only in a compressed batch."""
     topic = await stage.create_topic(max_decompressed_message_bytes="1000")
     a = await stage.client()
     for values in ((900,), (993,), (994,), (5_000,), (900, 900), (900, 994)):

@@ -62,7 +62,7 @@ def pairs(cluster: str, node: int) -> dict[str, tuple[str | None, int]]:
 
 @scenario
 async def every_pair(stage: Stage) -> None:
-    """A pair that is not the server's is answered with 129, and half of one with 42."""
+    """A pair of another server gets 129, half a pair gets 42."""
     for label, (cluster_id, node_id) in pairs(*await identity(stage)).items():
         a = await stage.client(label)
         await say(a, label, cluster_id=cluster_id, node_id=node_id)
@@ -87,7 +87,7 @@ async def again_after_an_error(stage: Stage) -> None:
 
 @scenario
 async def odd_names_beside_another_server(stage: Stage) -> None:
-    """Which error comes first: of the software's name, or of the pair."""
+    """The order of the errors of an invalid software name and of another server."""
     cluster, node = await identity(stage)
     a = await stage.client()
     for name in ("", "a b"):

@@ -133,7 +133,7 @@ async def unknown_partitions(stage: Stage) -> None:
 
 @scenario
 async def topic_ids(stage: Stage) -> None:
-    """Ids that nobody has, also the zero id, are unknown one by one; the others are stored."""
+    """Each unknown id, also the zero id, gets an error; offsets of the other topics are stored."""
     topic = await stage.create_topic(partitions=2)
     a = await producer(stage)
     known = await topic_id(a.client, topic)
@@ -168,7 +168,7 @@ async def id_of_a_deleted_topic(stage: Stage) -> None:
 
 @scenario
 async def order_of_checks_by_id(stage: Stage) -> None:
-    """Unknown ids are unknown whatever producer and member; the rest gets their errors."""
+    """An unknown id gets its error for any producer and member; a known id gets theirs."""
     topic = await stage.create_topic()
     await stable(stage, "one")
     a = await producer(stage)
