@@ -311,6 +311,28 @@ def test_a_close_after_the_loop_ended_during_a_sync_that_fails_is_not_clean(
     assert not (data / ".clean-shutdown").exists()
 
 
+async def test_a_retired_log_whose_sync_fails_survives_a_power_loss_once_it_is_opened_again(
+    data, errors, monkeypatch, tmp_path
+):
+    """As when the deletion of its topic is rolled back."""
+    LocalDirectory(data).close()
+    disk = VolatileDisk(data)
+    with disk.recording():
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        errors.files.add(segment(data, 0))
+        slow = await append_and_leave_its_sync(log, monkeypatch)
+        directory.retire(ORDERS)
+        slow.open()
+        await until(lambda: log.failed_syncs)
+        log = directory.open(ORDERS, SMALL)
+        assert log.high_watermark == 1
+        fill(log, 1, first=1)
+        await log.durable()
+    assert len(records_after_a_power_loss(disk, tmp_path / "left")) == 2
+    directory.close()
+
+
 class Attack:
     """Producers of one log on a disk whose operations fail at random, a while at a time."""
 

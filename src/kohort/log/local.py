@@ -80,7 +80,7 @@ class LocalDirectory:
         self._logs: dict[TopicPartition, PartitionLog | OfflineLog] = {}
         self._recovered: dict[TopicPartition, Outcome] = {}
         """Logs that were recovered after a crash of the machine and not opened yet."""
-        self._retired: set[TopicPartition] = set()
+        self._retired: dict[TopicPartition, PartitionLog | OfflineLog] = {}
         """Logs that were closed without a sync, and may be opened again."""
         self._owned: set[TopicPartition] = set()
         """Logs that their owners sync."""
@@ -333,11 +333,18 @@ class LocalDirectory:
             os.mkdir(path)
         # A new directory needs no check, whatever happened to the old ones.
         last_end = LastEnd.CLEAN if is_new else self._lock.last_end
-        if topic_partition in self._retired:
-            self._retired.discard(topic_partition)
-            last_end = last_end if is_new else LastEnd.KILLED
+        retired = self._retired.pop(topic_partition, None)
+        if retired is not None and not is_new:
+            last_end = LastEnd.KILLED
         try:
-            return self._loaded(topic_partition, config, path, last_end, synced_by_owner)
+            return self._loaded(
+                topic_partition,
+                config,
+                path,
+                last_end,
+                synced_by_owner,
+                after_failed_sync=retired is not None and _is_doubtful(retired),
+            )
         except (KafkaError, OSError) as error:
             if is_new:
                 raise
@@ -350,7 +357,10 @@ class LocalDirectory:
         path: str,
         last_end: LastEnd,
         synced_by_owner: bool,
+        *,
+        after_failed_sync: bool = False,
     ) -> PartitionLog:
+        """`after_failed_sync`: a sync of the log may have failed in this process."""
         in_commits = self._durable and not synced_by_owner
         is_synced = self._durable or synced_by_owner
         recovered = self._recovered.pop(topic_partition, None)
@@ -394,7 +404,8 @@ class LocalDirectory:
             LeaderEpochs.of(checkpoint.epochs),
         )
         if is_synced:  # what readers see from the start is durable
-            _sync_found(path, segments, after_failed_sync=self._lock.has_failed_sync)
+            after_failed_sync |= self._lock.has_failed_sync
+            _sync_found(path, segments, after_failed_sync=after_failed_sync)
             backing.synced(log.end_offset)
         return log
 
@@ -428,12 +439,12 @@ class LocalDirectory:
         if log is not None:
             log.end(ErrorCode.unknown_topic_or_partition)
             self.problems.forget(topic_partition)
-            self._retired.add(topic_partition)
+            self._retired[topic_partition] = log
             self._leader_epochs.pop(topic_partition, None)
 
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self.retire(topic_partition)
-        self._retired.discard(topic_partition)
+        self._retired.pop(topic_partition, None)
         self.directories.remove(topic_partition, topic_id)
 
     def names(self) -> Iterable[TopicPartition]:
@@ -514,6 +525,11 @@ def _ensure_spread(path: Path, workers: int) -> DirectoryFormat | None:
             f"and not {workers}; 'kohort serve --workers {workers}' moves them"
         )
     return current
+
+
+def _is_doubtful(log: PartitionLog | OfflineLog) -> bool:
+    """Whether a sync of a log that has ended has failed, or may fail yet."""
+    return log.failed_syncs > 0 or log.running_sync() is not None
 
 
 def _failures(running: Sequence[Future[None]]) -> list[BaseException]:
