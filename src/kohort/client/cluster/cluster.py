@@ -173,8 +173,8 @@ class Cluster:
         """
         try:
             metadata = await self._request_metadata(topics, allow_auto_create)
-        except BrokerUnreachableError as error:
-            self._note_failure(error)
+        except BrokerUnreachableError:
+            self._rebootstrap_if_due()
             raise
         self._without_metadata_since = None
         self._connections.cluster_id = metadata.cluster_id
@@ -188,6 +188,7 @@ class Cluster:
         fields = fields_of_request(topics, allow_auto_create)
         response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
         if getattr(response, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
+            self._rebootstrap()
             raise RebootstrapRequiredError(
                 "the broker requires a new start from the bootstrap servers (KIP-1102)"
             )
@@ -199,14 +200,13 @@ class Cluster:
             raise BrokerUnreachableError(connection.reason)
         return from_response(response)
 
-    def _note_failure(self, error: BrokerUnreachableError) -> None:
-        """Start again from the bootstrap servers if that is required, or due (KIP-1102)."""
+    def _rebootstrap_if_due(self) -> None:
+        """Rebootstrap if no metadata arrived for the trigger time (KIP-1102)."""
         now = self._now()
         if self._without_metadata_since is None:
             self._without_metadata_since = now
         trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
-        is_due = bool(self.brokers) and now >= self._without_metadata_since + trigger_s
-        if isinstance(error, RebootstrapRequiredError) or is_due:
+        if self.brokers and now >= self._without_metadata_since + trigger_s:
             self._rebootstrap()
 
     async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
@@ -285,7 +285,9 @@ class Cluster:
     # Connections
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """The connection to that broker for that purpose: one attempt, two if its address changed.
+        """The connection to that broker for that purpose.
+
+        One attempt; two if the address of the broker changed, or another node was there.
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
@@ -302,11 +304,11 @@ class Cluster:
             return await self._connect(node_id, purpose, broker)
         except BrokerUnreachableError as error:
             await self.request_metadata(())
-            moved = self.brokers.get(node_id)
-            may_retry = isinstance(error, RebootstrapRequiredError)
-            if moved is None or (moved.address == broker.address and not may_retry):
+            current = self.brokers.get(node_id)
+            was_wrong_node = isinstance(error, RebootstrapRequiredError)
+            if current is None or (current.address == broker.address and not was_wrong_node):
                 raise
-            return await self._connect(node_id, purpose, moved)
+            return await self._connect(node_id, purpose, current)
 
     async def _connect(self, node_id: int, purpose: str, broker: BrokerNode) -> Connection:
         try:
@@ -409,7 +411,10 @@ class Cluster:
     # Requests
 
     def _rebootstrap(self) -> None:
-        """Forget brokers, leaders and coordinators, and close all connections; may do nothing."""
+        """Forget brokers, leaders and coordinators, and close all connections.
+
+        No-op if `metadata_recovery_strategy` is "none".
+        """
         if not self.config.rebootstraps:
             return
         self._connections.restart()
