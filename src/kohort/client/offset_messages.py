@@ -1,6 +1,7 @@
-"""Parts of OffsetCommit and OffsetFetch that a group's member and an Admin share.
+"""Parts of OffsetCommit, TxnOffsetCommit and OffsetFetch that several clients share.
 
-v10 of both requests has topic ids in place of topic names (KIP-848).
+Topic ids are in place of topic names since OffsetCommit and OffsetFetch v10 (KIP-848), and since
+TxnOffsetCommit v6 (KIP-1319).
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
 MAX_VERSION_BY_NAME: Final = 9
@@ -22,7 +24,7 @@ NO_OFFSET: Final = -1
 def topics_to_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[TopicPartition, UUID]
 ) -> list[dict[str, Any]]:
-    """The topics of an OffsetCommit request, with their ids as far as `topic_ids` has them."""
+    """The topics of a commit request, with their ids as far as `topic_ids` has them."""
     return [
         {
             "name": topic,
@@ -55,6 +57,17 @@ def names_by_id(
 def topic_name(topic: Any, names: Mapping[UUID, str]) -> str:
     """Name of a topic in a response; "" for a topic that was not requested."""
     return str(topic.name) if hasattr(topic, "name") else names.get(topic.topic_id, "")
+
+
+def error_codes(
+    topics: Iterable[Any], names: Mapping[UUID, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """The error code of each partition in a response to OffsetCommit or TxnOffsetCommit."""
+    return {
+        TopicPartition(topic_name(topic, names), partition.partition_index): partition.error_code
+        for topic in topics
+        for partition in topic.partitions
+    }
 
 
 def fetched_offset(partition: Any) -> OffsetAndMetadata | None:

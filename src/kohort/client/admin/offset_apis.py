@@ -18,9 +18,9 @@ from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.offset_messages import (
     GROUP_LISTS_SINCE,
     MAX_VERSION_BY_NAME,
+    error_codes,
     fetched_offset,
     names_by_id,
-    topic_name,
     topics_to_commit,
 )
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
@@ -168,11 +168,7 @@ def _partition_errors(
     OffsetCommit has no error of the group: the coordinator repeats it in every partition.
     """
     errors_by_partition: PartitionErrors = {
-        TopicPartition(topic_name(topic, names), partition.partition_index): refusal(
-            partition.error_code
-        )
-        for topic in topics
-        for partition in topic.partitions
+        tp: refusal(code) for tp, code in error_codes(topics, names).items()
     }
     errors = list(errors_by_partition.values())
     codes = {error.code for error in errors if error is not None}

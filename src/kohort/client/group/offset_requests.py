@@ -19,6 +19,7 @@ from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.offset_messages import (
     GROUP_LISTS_SINCE,
     MAX_VERSION_BY_NAME,
+    error_codes,
     fetched_offset,
     names_by_id,
     topic_name,
@@ -61,11 +62,7 @@ async def commit_offsets(
         topics=topics_to_commit(offsets, ids),
         **retention,
     )
-    return {
-        TopicPartition(topic_name(topic, names), partition.partition_index): partition.error_code
-        for topic in response.topics
-        for partition in topic.partitions
-    }
+    return error_codes(response.topics, names)
 
 
 async def fetch_offsets(

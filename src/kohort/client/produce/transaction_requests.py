@@ -24,7 +24,7 @@ from kohort.client.errors import GaveUpError, TopicRecreatedError, is_retriable
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.net import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.offset_messages import names_by_id, topic_name, topics_to_commit
+from kohort.client.offset_messages import error_codes, names_by_id, topics_to_commit
 from kohort.client.produce.batch import NOBODY, ProducerId
 from kohort.client.produce.fencing import fenced
 from kohort.client.produce.transaction_machine import State, TransactionMachine, Verdict, judge
@@ -145,14 +145,14 @@ class TransactionRequests:
     ) -> None:
         """TxnOffsetCommit. Raises TopicRecreatedError, and as `_coordinate`.
 
-        Since v6 the request has the ids of the topics that were read (KIP-1319): the coordinator
-        has no offset of a topic that was recreated. Before, and if an id is not known, it has their
-        names. Then the coordinator is asked for the ids afterwards: if they are those of the topics
-        that were read, a later deletion removes the offsets.
+        Since v6 the request has the ids of the topics that were read (KIP-1319), so the coordinator
+        refuses offsets of a recreated topic. It has topic names in older versions, or if an id is
+        unknown. Then the ids are requested after the commit: if they are the ids of the topics that
+        were read, a later deletion removes the offsets.
         """
         names = names_by_id(offsets, topic_ids)
         has_ids = all(topic_ids.get(tp, NO_ID) != NO_ID for tp in offsets)
-        newest = _TXN_OFFSET_COMMIT_BY_ID if has_ids else _TXN_OFFSET_COMMIT_BY_ID - 1
+        max_version = _TXN_OFFSET_COMMIT_BY_ID if has_ids else _TXN_OFFSET_COMMIT_BY_ID - 1
         read = tuple(dict.fromkeys(names.values()))
 
         async def send(connection: Connection) -> Mapping[str, TopicMetadata]:
@@ -160,7 +160,7 @@ class TransactionRequests:
             response = await connection.send(
                 "txn_offset_commit",
                 min_version=3 if self._machine.adds_by_request else 5,
-                max_version=4 if self._machine.adds_by_request else newest,
+                max_version=4 if self._machine.adds_by_request else max_version,
                 transactional_id=self._transactional_id,
                 group_id=group.group_id,
                 producer_id=self._machine.producer.id,
@@ -171,26 +171,20 @@ class TransactionRequests:
                 group_instance_id=group.instance_id,
                 topics=topics_to_commit(offsets, topic_ids),
             )
-            codes = {
-                TopicPartition(topic_name(topic, names), result.partition_index): result.error_code
-                for topic in response.topics
-                for result in topic.partitions
-            }
-            is_unknown = ErrorCode.unknown_topic_id in codes.values()
-            if not is_unknown:
-                _raise_worst(codes)
+            codes = error_codes(response.topics, names)
+            if ErrorCode.unknown_topic_id in codes.values():
+                current = await request_topics(connection, read)
+                if _recreated(topic_ids, current) is None:
+                    _raise_worst(codes)
+                return current
+            _raise_worst(codes)
             is_by_name = any(hasattr(topic, "name") for topic in response.topics)
-            now = (
-                await request_topics(connection, read)
-                if read and (is_unknown or is_by_name)
-                else {}
-            )
-            if is_unknown and _recreated(topic_ids, now) is None:
-                _raise_worst(codes)
-            return now
+            return await request_topics(connection, read) if read and is_by_name else {}
 
-        now = await self._coordinate("txn_offset_commit", send, key=group.group_id, key_type=GROUP)
-        if (tp := _recreated(topic_ids, now)) is not None:
+        current = await self._coordinate(
+            "txn_offset_commit", send, key=group.group_id, key_type=GROUP
+        )
+        if (tp := _recreated(topic_ids, current)) is not None:
             raise TopicRecreatedError(tp)
 
     async def end(self, *, commit: bool) -> None:
@@ -256,8 +250,8 @@ class TransactionRequests:
 
         def may_retry(error: BaseException) -> bool:
             if isinstance(error, KafkaError):
-                meaning = judge(api, error.code, aborting=aborting)
-                return meaning in (Verdict.AGAIN, Verdict.LOOK_UP)
+                verdict = judge(api, error.code, aborting=aborting)
+                return verdict in (Verdict.AGAIN, Verdict.LOOK_UP)
             return is_retriable(error)
 
         try:
@@ -281,9 +275,9 @@ class TransactionRequests:
 
     async def _refused(self, api: str, error: KafkaError, *, aborting: bool) -> KohortError:
         """Change the state by the error; returns the error to raise."""
-        meaning = judge(api, error.code, aborting=aborting)
-        log.debug("%s: %s: %s: %s", self._transactional_id, api, error, meaning.value)
-        if meaning is Verdict.ABORT:
+        verdict = judge(api, error.code, aborting=aborting)
+        log.debug("%s: %s: %s: %s", self._transactional_id, api, error, verdict.value)
+        if verdict is Verdict.ABORT:
             if self._machine.state is State.INITIALIZING:
                 self._machine.not_initialized()
             else:
@@ -291,7 +285,7 @@ class TransactionRequests:
             return error
         fatal: KohortError = error
         # A commit after the coordinator's abort is INVALID_TXN_STATE.
-        if meaning is Verdict.FENCED or error.code is ErrorCode.invalid_txn_state:
+        if verdict is Verdict.FENCED or error.code is ErrorCode.invalid_txn_state:
             fatal = fenced(
                 self._transactional_id,
                 error,
@@ -344,11 +338,11 @@ class TransactionRequests:
 
 
 def _recreated(
-    topic_ids: Mapping[TopicPartition, UUID], now: Mapping[str, TopicMetadata]
+    topic_ids: Mapping[TopicPartition, UUID], current: Mapping[str, TopicMetadata]
 ) -> TopicPartition | None:
-    """A partition whose topic has another id now than in `topic_ids`; None if there is none."""
+    """The first partition whose topic has another id in `current` than in `topic_ids`, or None."""
     for tp, topic_id in topic_ids.items():
-        if tp.topic in now and now[tp.topic].is_another(topic_id):
+        if tp.topic in current and current[tp.topic].is_another(topic_id):
             return tp
     return None
 
