@@ -64,6 +64,16 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ),
 }
 
+NOT_CURRENT_MEMBER: Final = frozenset(
+    {
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.group_id_not_found,
+        ErrorCode.stale_member_epoch,
+    }
+)
+"""Error codes of a TxnOffsetCommit by a former member, or by one of an older generation."""
+
 
 class GroupError(KohortError):
     """The membership has ended for good; the text says why, and what to do."""

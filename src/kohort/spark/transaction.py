@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from kohort.client.cluster import Cluster
 from kohort.client.errors import TransactionAbortedError
+from kohort.client.group_errors import NOT_CURRENT_MEMBER
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.produce import Producer, Transaction
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
@@ -39,16 +40,7 @@ class LostPartitionsError(KohortError):
     """The group has reassigned the partitions of a micro-batch, or begun a new generation."""
 
 
-_LOST: Final = frozenset(
-    {
-        ErrorCode.illegal_generation,
-        ErrorCode.unknown_member_id,
-        ErrorCode.group_id_not_found,
-        ErrorCode.stale_member_epoch,
-        ErrorCode.fenced_instance_id,
-    }
-)
-"""Errors of a commit by a former member, or by one of an older generation."""
+_LOST: Final = NOT_CURRENT_MEMBER | {ErrorCode.fenced_instance_id}
 
 logger: Final = logging.getLogger("kohort.spark")
 

@@ -25,23 +25,13 @@ from kohort.client.errors import (
 )
 from kohort.client.fetch import Batch
 from kohort.client.group.owned_partition import OwnedPartition
-from kohort.client.group_errors import GenerationEndedError
+from kohort.client.group_errors import NOT_CURRENT_MEMBER, GenerationEndedError
 from kohort.client.group_metadata import OffsetOwner, Offsets
 from kohort.client.transaction_outcome import OnOutcome, TransactionOutcome
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import KafkaError, KohortError
 from kohort.types import TopicPartition
 
 log: Final = logging.getLogger("kohort.client.group")
-
-_MOVED_ON: Final = frozenset(
-    {
-        ErrorCode.illegal_generation,
-        ErrorCode.unknown_member_id,
-        ErrorCode.group_id_not_found,
-        ErrorCode.stale_member_epoch,
-    }
-)
-
 
 _RETRY_INTERVAL_S: Final = 0.1
 """Before the batches are read again; a rebalance takes longer."""
@@ -186,7 +176,7 @@ def _has_moved_on(error: TransactionAbortedError) -> bool:
     cause = error.__cause__
     if isinstance(cause, TopicRecreatedError):
         return True
-    return isinstance(cause, KafkaError) and cause.code in _MOVED_ON
+    return isinstance(cause, KafkaError) and cause.code in NOT_CURRENT_MEMBER
 
 
 def _cancellations() -> int:
