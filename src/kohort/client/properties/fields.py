@@ -41,14 +41,13 @@ _JAAS_OPTION: Final = re.compile(
 
 def recovery_fields(properties: Mapping[str, str]) -> dict[str, str | bool]:
     """The fields of `ClientConfig` in `RECOVERY_PROPERTIES`. Raises ConfigError."""
-    strategy, check = map(properties.get, RECOVERY_PROPERTIES)
     fields: dict[str, str | bool] = {}
-    if strategy is not None:  # Java takes it in any case
-        fields["metadata_recovery_strategy"] = strategy.strip().lower()
-    if check is not None:
-        if check.strip().lower() not in ("true", "false"):
+    if (strategy := properties.get("metadata.recovery.strategy")) is not None:
+        fields["metadata_recovery_strategy"] = strategy.strip().lower()  # as Java, in any case
+    if (check := properties.get("metadata.cluster.check.enable")) is not None:
+        if (flag := check.strip().lower()) not in ("true", "false"):
             raise ConfigError(f"metadata.cluster.check.enable={check}: it has to be true or false")
-        fields["metadata_cluster_check_enable"] = check.strip().lower() == "true"
+        fields["metadata_cluster_check_enable"] = flag == "true"
     return fields
 
 
