@@ -1,20 +1,21 @@
 """Errors between a client and a cluster, by the remedy.
 
 KohortError
-  BrokerUnreachableError     no connection, or it broke: another attempt or broker may succeed
-    RequestTimeoutError      no response within `request_timeout_ms`; the connection is closed
-  AuthenticationError        the credentials are refused: no attempt succeeds until they change
-  ClientClosedError          the client was closed, before the call or during it
-  UnsupportedVersionError    the broker does not speak what the request needs
-  GaveUpError                all attempts failed; the text lists the kinds of errors
-  SerializationError         a serializer failed: nothing was sent
-  DeserializationError       a deserializer failed for one record, which has the bytes
-  UndeliveredError           records that were not delivered, a group of their errors
-  TransactionError           a transaction did not commit
-    TransactionAbortedError  it was aborted, or has to be: nothing of it counts
-    CommitUnknownError       no response to the commit: commit again
-    ProducerFencedError      another producer has the transactional id: end this one
-  KafkaError                 the broker responded with an error code (`kohort.errors`)
+  BrokerUnreachableError      no connection, or it broke: another attempt or broker may succeed
+    RequestTimeoutError       no response within `request_timeout_ms`; the connection is closed
+    RebootstrapRequiredError  the client has to start again from the bootstrap servers
+  AuthenticationError         the credentials are refused: no attempt succeeds until they change
+  ClientClosedError           the client was closed, before the call or during it
+  UnsupportedVersionError     the broker does not speak what the request needs
+  GaveUpError                 all attempts failed; the text lists the kinds of errors
+  SerializationError          a serializer failed: nothing was sent
+  DeserializationError        a deserializer failed for one record, which has the bytes
+  UndeliveredError            records that were not delivered, a group of their errors
+  TransactionError            a transaction did not commit
+    TransactionAbortedError   it was aborted, or has to be: nothing of it counts
+    CommitUnknownError        no response to the commit: commit again
+    ProducerFencedError       another producer has the transactional id: end this one
+  KafkaError                  the broker responded with an error code (`kohort.errors`)
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class RequestTimeoutError(BrokerUnreachableError):
 
 
 class RebootstrapRequiredError(BrokerUnreachableError):
-    """The broker is another one than the metadata says, so the metadata is wrong (KIP-1242).
+    """The broker is not the expected node (KIP-1242), or requires a new start (KIP-1102).
 
     The client starts again from the bootstrap servers.
     """

@@ -2,8 +2,8 @@
 
 Pure: time is an argument, in seconds of any monotonic clock. Metadata of a topic is valid until it
 is too old, or a caller reports it as `stale`. Leaders of a smaller epoch do not replace cached ones
-(`TopicMetadata.after`), so leader epochs are kept even when the metadata is stale. Those of another
-cluster are not compared.
+(`TopicMetadata.after`), so leader epochs are kept even when the metadata is stale. The topics of
+another cluster are dropped: its epochs cannot be compared.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ class MetadataCache:
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and time of the response
 
     def __repr__(self) -> str:
-        return f"<KnownCluster {len(self.brokers)} brokers, {len(self._topics)} topics>"
+        return f"<MetadataCache {len(self.brokers)} brokers, {len(self._topics)} topics>"
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -50,7 +50,7 @@ class MetadataCache:
             self.brokers[broker.node_id] = broker
 
     def forget_brokers(self) -> None:
-        """Remove all brokers, and mark the metadata of all topics as wrong."""
+        """Remove all brokers, and mark the metadata of all topics as stale."""
         self.brokers.clear()
         for name in self._topics:
             self.stale(name)

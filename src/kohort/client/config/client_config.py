@@ -49,12 +49,12 @@ class ClientConfig:
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     metadata_recovery_strategy: str = "rebootstrap"
-    """Starts again from the bootstrap servers if the known brokers are gone or wrong; "none" does
-    not (KIP-899, KIP-1102)."""
+    """"rebootstrap": start again from the bootstrap servers if the known brokers cannot be reached,
+    or a broker requires it (KIP-899, KIP-1102); "none": do not."""
     metadata_recovery_rebootstrap_trigger_ms: int = 300_000
-    """Time without metadata after which the known brokers are forgotten."""
+    """Time without metadata after which the client starts again from the bootstrap servers."""
     metadata_cluster_check_enable: bool = True
-    """Tells brokers which node of which cluster is expected (KIP-1242); Apache Kafka since 4.4."""
+    """Send brokers the expected cluster id and node id (KIP-1242), which Kafka checks since 4.4."""
     max_in_flight_requests_per_connection: int = 64
     """Requests without a response yet; further ones wait."""
     max_response_bytes: int = 256 * 1024 * 1024
@@ -88,7 +88,7 @@ class ClientConfig:
 
     @property
     def checks_cluster(self) -> bool:
-        """Whether brokers are told which node of which cluster is expected."""
+        """Whether brokers get the expected cluster id and node id."""
         return self.rebootstraps and self.metadata_cluster_check_enable
 
     @property

@@ -66,7 +66,7 @@ class Connections:
         self._restarts = 0
         self._closed = False
         self.cluster_id: str | None = None
-        """The cluster of the nodes in the keys, which a broker has to be in (KIP-1242)."""
+        """Cluster id of the current metadata, for `ExpectedNode`; None without metadata."""
 
     async def get(self, key: Key, address: Address) -> Connection:
         """The open connection of `key` to `address`.
@@ -206,7 +206,7 @@ class Connections:
     async def _opened(
         self, key: Key, address: Address, expected: ExpectedNode | None, restarts: int
     ) -> Connection:
-        """`expected` and `restarts` are those of the metadata that has the address."""
+        """`expected` and `restarts` are those before the attempt: `restart` may be called in it."""
         loop = asyncio.get_running_loop()
         if (pause_s := self._not_before(address) - loop.time()) > 0:
             await asyncio.sleep(pause_s)
@@ -228,7 +228,7 @@ class Connections:
             self._failed[address] = backoff, loop.time() + delay_s
             if isinstance(error, RebootstrapRequiredError):
                 if restarts != self._restarts:
-                    raise _restarted() from None  # that error has had its effect
+                    raise _restarted() from None  # the client has rebootstrapped since
                 log.info("rebootstrapping, %s: %s", format_address(address), error)
             elif isinstance(error, BrokerUnreachableError):
                 self._outages.failed(address, error, loop.time())
@@ -265,9 +265,9 @@ class Connections:
         await asyncio.gather(*(self._open.pop(key).close() for key in keys))
 
     def restart(self) -> None:
-        """Forget the cluster, and fail every connection to it; new ones can be opened.
+        """Forget the cluster, and fail every open connection; new ones can be opened.
 
-        A connection that is being opened to a node of the cluster fails once it is open.
+        Connections to nodes of the cluster that are being opened fail once they are open.
         """
         self._restarts += 1
         self.cluster_id = None

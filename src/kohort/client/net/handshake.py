@@ -51,7 +51,7 @@ class BrokerVersions(NamedTuple):
 
 
 class ExpectedNode(NamedTuple):
-    """The node that a client connects to, as its metadata says."""
+    """Ids by the client's metadata of the node that it connects to."""
 
     cluster_id: str
     node_id: int

@@ -46,8 +46,8 @@ async def open_connection(
 ) -> Connection:
     """The first connection to any IP address of the host that completes.
 
-    `avoided`: the IP address to try last, as its broker proved useless. `expected`: another node
-    refuses the connection.
+    `avoided`: the IP address to try last, as its broker proved useless. `expected` is sent to the
+    broker, which refuses the connection if it is another node.
 
     Raises as `Connection.open`: BrokerUnreachableError when all have failed, other errors at once.
     """
