@@ -45,8 +45,7 @@ DOWNGRADED = "ConsumerGroupHeartbeat fatal error: Broker: The group id does not 
 a classic one while it was away. Apache Kafka has the same code (69) for it.
 """
 _KEEPS_ORDER = {"metadata.recovery.strategy": "none"}
-"""librdkafka may send its newest record first, ahead of those it sends again, once it rebootstraps.
-"""
+"""After a rebootstrap, librdkafka may send its newest record ahead of those that it retries."""
 EPOCHS_TOLD = {"debug": "eos", "log_level": 7}
 """Has librdkafka log epoch bumps: batches that it sends again after one may be stored twice."""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}

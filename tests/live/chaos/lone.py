@@ -102,7 +102,7 @@ class Chaos(Run):
             self._server = self._started()
 
     def _kill(self) -> bool:
-        """Returns whether the server has ended, and not one of its workers."""
+        """Kill the server, or a worker. Returns whether the server has ended."""
         if self._workers > 1:
             return kill_any(self._server, self.random)
         self._server.kill()
