@@ -74,11 +74,26 @@ class GroupFacts(Protocol):
     """The half of the fold that replays every record but commits: `GroupFold`."""
 
     rows: dict[str, list[dict[str, Any]]]
-    """Rows since the caller took them, by table, each a value per column; absent: null."""
+    """Rows since the caller took them, by table, each a value per column; absent: null.
+
+    The caller clears the lists.
+    """
     topic_names: Mapping[UUID, str]
 
     def apply(self, key: bytes | None, value: bytes | None, position: LogPosition) -> None:
         """Replay a record of data that is no commit. Never raises for what the bytes are."""
+
+    def marker(self, control: str, position: LogPosition) -> None:
+        """Append the row of a control record: "commit", "abort" or "other"."""
+
+    def end_write(self) -> None:
+        """The next record is a commit: call this before each run of them.
+
+        What several records of one request mean together is decided at their end.
+        """
+
+    def name_topic(self, topic_id: UUID, name: str) -> None:
+        """A commit, or the cluster, names a topic: its owned partitions get this name."""
 
     def open_rows(self) -> dict[str, list[dict[str, Any]]]: ...
 

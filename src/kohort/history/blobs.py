@@ -1,0 +1,77 @@
+"""Subscriptions and assignments of classic members, as columns of the history.
+
+The same bytes as `kohort.protocol.subscription` reads. This reads them twice as fast, which counts
+in a log with many rebalances. v0-3; a higher version is read as 3, and trailing bytes are ignored,
+as in Java's ConsumerProtocol.
+"""
+
+from typing import Any, Final
+
+from kohort.history.layouts import (
+    DamagedError,
+    array,
+    int16,
+    int32,
+    int32s,
+    nullable_string,
+    string,
+    struct,
+)
+
+_topics: Final = array(string)
+_partitions: Final = array(struct(("topic", string), ("partitions", int32s)))
+
+
+def read_subscription(data: bytes) -> dict[str, Any]:
+    """A value of `schema.SUBSCRIPTION`. Raises one of `layouts.ERRORS`."""
+    version, at = _version(data)
+    topics, at = _topics(data, at)
+    user_data, at = _nullable_blob(data, at)
+    owned = generation = rack = None
+    if version >= 1:
+        owned, at = _topic_partitions(data, at)
+    if version >= 2:
+        generation, at = int32(data, at)
+    if version >= 3:
+        rack, at = nullable_string(data, at)
+    return {
+        "version": version,
+        "topics": topics,
+        "owned": owned,
+        "generation": None if generation == -1 else generation,
+        "rack": rack,
+        "user_data": user_data,
+    }
+
+
+def read_assignment(data: bytes) -> dict[str, Any]:
+    """A value of `schema.ASSIGNMENT`. Raises one of `layouts.ERRORS`."""
+    version, at = _version(data)
+    partitions, at = _topic_partitions(data, at)
+    user_data, at = _nullable_blob(data, at)
+    return {"version": version, "partitions": partitions, "user_data": user_data}
+
+
+def _version(data: bytes) -> tuple[int, int]:
+    version, at = int16(data, 0)
+    if version < 0:
+        raise DamagedError(f"version {version}")
+    return version, at
+
+
+def _topic_partitions(data: bytes, at: int) -> tuple[list[dict[str, Any]], int]:
+    topics, at = _partitions(data, at)
+    return [
+        {"topic": topic["topic"], "partition": partition}
+        for topic in topics
+        for partition in topic["partitions"]
+    ], at
+
+
+def _nullable_blob(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = int32(data, at)
+    if size < 0:
+        return None, at
+    if at + size > len(data):
+        raise DamagedError(f"ends after {len(data)} bytes where {at + size} are announced")
+    return data[at : at + size], at + size
