@@ -198,6 +198,8 @@ class TestTheRest:
         assert (found.max_offsets_per_trigger, found.min_partitions) == (10, 4)
         assert (found.fail_on_data_loss, found.include_headers) == (False, True)
         assert stream().fail_on_data_loss
+        assert stream(includeBatchFields="true").include_batch_fields
+        assert not batch().include_batch_fields
 
     def test_the_micro_batches_of_a_member_have_a_limit(self):
         assert stream().max_offsets_per_trigger is None
@@ -223,6 +225,7 @@ class TestTheRest:
             ({"failOnDataLoss": "yes"}, "option failOnDataLoss is 'yes'; it is one of true, false"),
             ({"failOnDataLoss": ""}, "option failOnDataLoss is ''; it is one of true, false"),
             ({"includeHeaders": "1"}, "option includeHeaders is '1'; it is one of true, false"),
+            ({"includeBatchFields": "yes"}, "option includeBatchFields is 'yes'; it is one of"),
             ({"maxRecordsPerPartition": "many"}, "option maxRecordsPerPartition is 'many'"),
             (
                 {"group__id": "etl"},

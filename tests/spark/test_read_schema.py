@@ -7,6 +7,7 @@ import json
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
+from kohort.columnar import record_schema
 from kohort.errors import ConfigError
 from kohort.spark.read_schema import read_schema
 from kohort.spark.write_options import parse_write
@@ -46,6 +47,16 @@ def test_a_read_has_the_columns_of_sparks_source(include_headers, types):
     found = read_schema(include_headers=include_headers)
     assert found == schema(types)
     assert "false" not in json.dumps(found.jsonValue()), "all may be null, as there"
+
+
+def test_batch_fields_are_the_columns_that_decoding_gives():
+    """By their names, types and order, behind the headers."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    found = read_schema(include_headers=True, include_batch_fields=True)
+    expected = record_schema(include_headers=True, include_batch_fields=True)
+    assert to_arrow_schema(found, timezone="UTC").equals(expected)
+    assert "false" not in json.dumps(found.jsonValue())
 
 
 TEXT = {"value": "string"}

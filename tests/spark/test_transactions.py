@@ -124,6 +124,32 @@ class TestBatches:
         written.interleave()
         assert read() == written.all
 
+    def test_batch_fields_tell_which_transactions_were_committed(self, session, topics, written):
+        written.interleave()
+        reader = session.read.format("kohort").option("includeBatchFields", True)
+        reader = reader.option("kafka.bootstrap.servers", topics.address)
+        rows = reader.option("subscribe", written.topic).load().orderBy("offset").collect()
+        committed, pending = [], []
+        for row in rows:
+            if row.partition != 0:
+                continue
+            assert row.transactional
+            assert row.batchOffset <= row.offset
+            if row.control is None:
+                pending.append(row.offset)
+            elif row.control == "commit":
+                committed += pending
+            pending = [] if row.control is not None else pending
+        assert (committed, pending) == (written.committed, [])
+        assert len({(row.producerId, row.control) for row in rows}) >= 3
+        assert len(rows) == 2 * written.end
+
+    def test_batch_fields_of_a_committed_read_lack_only_aborted_records(self, read, written):
+        written.interleave()
+        markers = set(range(written.end)).difference(written.all)
+        found = read(includeBatchFields="true", **READ_COMMITTED)
+        assert found == sorted({*written.committed, *markers})
+
     def test_tasks_that_begin_within_a_transaction_read_committed_records(self, read, written):
         """Tasks of two offsets: most begin inside a transaction, some have only markers."""
         written.interleave()

@@ -7,11 +7,22 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.columnar import kernels
+from kohort.columnar.batch_field_kernels import repeat_batch_fields
 from kohort.columnar.schema import HEADERS
 
 Array: TypeAlias = Any
 
 _MIN_TOPICS: Final = 1 << 14
+CONTROLS: Final = pa.Array.from_buffers(
+    pa.string(),
+    4,
+    [
+        pa.py_buffer(b"\x0e"),
+        pa.py_buffer(np.array([0, 0, 6, 11, 16], np.int32)),
+        pa.py_buffer(b"commitabortother"),
+    ],
+)
+"""Name of each number that `repeat_batch_fields` writes into `controls`; null for data."""
 
 
 class Buffer:
@@ -82,6 +93,31 @@ def _topics(topic: str, rows: int) -> pa.Array:
     return pa.Array.from_buffers(
         pa.string(), rows, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(name * rows)], 0
     )
+
+
+def batch_field_columns(batches: Array, keys: Variable, rows: int) -> list[pa.Array]:
+    """The columns of `schema.BATCH_FIELDS`: each batch's fields, for its COUNT of the `rows`."""
+    base_offsets, leader_epochs = Buffer(rows, np.int64), Buffer(rows, np.int32)
+    producer_ids, producer_epochs = Buffer(rows, np.int64), Buffer(rows, np.int16)
+    has_producer, transactional = bitmap(rows), bitmap(rows)
+    controls = Buffer(rows, np.uint8)
+    bare = repeat_batch_fields(
+        batches, keys.ends.array, keys.data.array, base_offsets.array, leader_epochs.array,
+        producer_ids.array, producer_epochs.array, has_producer.array, transactional.array,
+        controls.array,
+    )  # fmt: skip
+    validity = has_producer.memory if bare else None
+    has_control = bool(controls.array.any())
+    return [
+        base_offsets.numbers(pa.int64(), rows),
+        leader_epochs.numbers(pa.int32(), rows),
+        pa.Array.from_buffers(pa.int64(), rows, [validity, producer_ids.memory], bare),
+        pa.Array.from_buffers(pa.int16(), rows, [validity, producer_epochs.memory], bare),
+        pa.Array.from_buffers(pa.bool_(), rows, [None, transactional.memory], 0),
+        CONTROLS.take(controls.numbers(pa.uint8(), rows))
+        if has_control
+        else pa.nulls(rows, pa.string()),
+    ]
 
 
 def header_column(data: Array, headers_at: Array, totals: Array) -> pa.Array:

@@ -10,6 +10,7 @@ from typing import Final
 
 KERNELS: Final = {
     "kernels": ("scan", "read_records", "read_headers"),
+    "batch_field_kernels": ("repeat_batch_fields",),
     "field_kernels": ("find_fields",),
     "encoding_kernels": ("partition_keys", "write_records"),
 }

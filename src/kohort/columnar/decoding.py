@@ -16,7 +16,14 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.columnar import kernels
-from kohort.columnar.columns import Buffer, Variable, header_column, partition_column, topic_column
+from kohort.columnar.columns import (
+    Buffer,
+    Variable,
+    batch_field_columns,
+    header_column,
+    partition_column,
+    topic_column,
+)
 from kohort.columnar.payloads import Payload, PayloadLimits, as_bytes, corrupt, payloads
 from kohort.columnar.schema import RECORDS, record_schema
 from kohort.columnar.selection import scan, select
@@ -36,13 +43,19 @@ _END: Final = 2**63 - 1
 
 
 class RecordRange(NamedTuple):
-    """The records to read, and whether with headers."""
+    """The records to read, and whether with headers and the fields of their batches."""
 
     topic: str
     partition: int
     from_offset: int
     to_offset: int
     include_headers: bool
+    include_batch_fields: bool
+
+    def schema(self) -> pa.Schema:
+        return record_schema(
+            include_headers=self.include_headers, include_batch_fields=self.include_batch_fields
+        )
 
 
 def decode(
@@ -53,6 +66,7 @@ def decode(
     from_offset: int = 0,
     to_offset: int | None = None,
     include_headers: bool = False,
+    include_batch_fields: bool = False,
     aborted: Iterable[AbortedTransaction] = (),
     check_crcs: bool = True,
 ) -> pa.RecordBatch:
@@ -61,12 +75,17 @@ def decode(
     Raises KohortError too, if a column of them is more than 2 GiB.
     """
     record_range = RecordRange(
-        topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
+        topic,
+        partition,
+        from_offset,
+        _END if to_offset is None else to_offset,
+        include_headers,
+        include_batch_fields,
     )
     batches = list(_decode(data, record_range, aborted, _TOGETHER, check_crcs))
     if len(batches) == 1:
         return batches[0]
-    schema = record_schema(include_headers=include_headers)
+    schema = record_range.schema()
     together = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
     if len(together) > 1:
         raise KohortError(
@@ -83,6 +102,7 @@ def decode_batches(
     from_offset: int = 0,
     to_offset: int | None = None,
     include_headers: bool = False,
+    include_batch_fields: bool = False,
     aborted: Iterable[AbortedTransaction] = (),
     check_crcs: bool = True,
     max_rows: int = MAX_ROWS,
@@ -90,14 +110,20 @@ def decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `data` with offsets in [from_offset, to_offset), `max_rows` at a time.
 
-    Control records are left out, and records of the `aborted` transactions (producer id, first
-    offset), as a Fetch response under read_committed names them.
+    Records of the `aborted` transactions (producer id, first offset), as a Fetch response under
+    read_committed names them, are left out. So are control records, unless `include_batch_fields`
+    adds the columns of `schema.BATCH_FIELDS`.
 
     Raises KafkaError: CORRUPT_MESSAGE if the bytes are damaged, MESSAGE_TOO_LARGE if a batch
     exceeds `max_inflated` bytes after decompression, UNSUPPORTED_COMPRESSION_TYPE.
     """
     record_range = RecordRange(
-        topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
+        topic,
+        partition,
+        from_offset,
+        _END if to_offset is None else to_offset,
+        include_headers,
+        include_batch_fields,
     )
     limits = _TOGETHER._replace(rows=max_rows, inflated=max_inflated)
     for batch in _decode(data, record_range, aborted, limits, check_crcs):
@@ -115,7 +141,12 @@ def _decode(
     array = as_bytes(data)
     try:
         chosen = select(
-            scan(array), data, record_range.from_offset, record_range.to_offset, aborted
+            scan(array),
+            data,
+            record_range.from_offset,
+            record_range.to_offset,
+            aborted,
+            include_control=record_range.include_batch_fields,
         )
         for payload in payloads(array, chosen, limits, check_crcs=check_crcs):
             yield _record_batch(payload, record_range)
@@ -158,6 +189,6 @@ def _record_batch(payload: Payload, record_range: RecordRange) -> pa.RecordBatch
     ]
     if record_range.include_headers:
         columns.append(header_column(data, headers_at[:rows], totals))
-    return pa.RecordBatch.from_arrays(
-        columns, schema=record_schema(include_headers=record_range.include_headers)
-    )
+    if record_range.include_batch_fields:
+        columns += batch_field_columns(batches, keys, rows)
+    return pa.RecordBatch.from_arrays(columns, schema=record_range.schema())

@@ -42,7 +42,8 @@ PRODUCER_ID: Final = 7
 COUNT: Final = 8
 CRC: Final = 9
 LEADER_EPOCH: Final = 10
-BATCH_COLUMNS: Final = 11
+PRODUCER_EPOCH: Final = 11
+BATCH_COLUMNS: Final = 12
 
 # Totals of the records read.
 ROWS: Final = 0
@@ -105,6 +106,7 @@ def scan(data: Array, table: Array) -> Number:
             row[BASE_TIMESTAMP] = _big_endian(data, position + 27, 8)
             row[MAX_TIMESTAMP] = _big_endian(data, position + 35, 8)
             row[PRODUCER_ID] = _big_endian(data, position + 43, 8)
+            row[PRODUCER_EPOCH] = _big_endian(data, position + 51, 2)
             row[COUNT] = _int32(data, position + 57)
         count += 1
         position += length + 12
@@ -238,7 +240,8 @@ def read_records(
 
     A batch's POSITION and SIZE are those of its decompressed records in `data`. `headers_at` has
     room for each record, or is empty if headers are not needed. Validity bitmaps are zeroed by the
-    caller. Returns -1, or the index of a batch that contradicts its header.
+    caller. Sets each batch's COUNT to the number of its records in the range. Returns -1, or the
+    index of a batch that contradicts its header.
     """
     row = key_at = value_at = np.int64(0)
     key_ends[0] = value_ends[0] = 0
@@ -250,6 +253,7 @@ def read_records(
         base_timestamp = batches[index, BASE_TIMESTAMP]
         is_append_time = batches[index, ATTRIBUTES] & LOG_APPEND_TIME != 0
         append_time = _microseconds(batches[index, MAX_TIMESTAMP])
+        first = row
         for _ in range(batches[index, COUNT]):
             end, timestamp, delta, key, key_size, value, value_size = next_record(
                 data, position, batch_end
@@ -290,6 +294,7 @@ def read_records(
             position = end
         if position != batch_end:
             return index
+        batches[index, COUNT] = row - first
     totals[ROWS] = row
     totals[KEY_BYTES] = key_at
     totals[VALUE_BYTES] = value_at

@@ -26,6 +26,22 @@ RECORDS_WITH_HEADERS: Final = RECORDS.append(pa.field("headers", HEADERS))
 """`headers` is null where a record has none, as in Spark's source."""
 
 
-def record_schema(*, include_headers: bool) -> pa.Schema:
+BATCH_FIELDS: Final = [
+    pa.field("batchOffset", pa.int64()),
+    pa.field("partitionLeaderEpoch", pa.int32()),
+    pa.field("producerId", pa.int64()),
+    pa.field("producerEpoch", pa.int16()),
+    pa.field("transactional", pa.bool_()),
+    pa.field("control", pa.string()),
+]
+"""What a record's batch says. `batchOffset` is the base offset of the batch.
+
+`producerId` and `producerEpoch` are null unless the producer was idempotent. `control` is null for
+a record of data, "commit" or "abort" for the end of a transaction, else "other".
+"""
+
+
+def record_schema(*, include_headers: bool, include_batch_fields: bool = False) -> pa.Schema:
     """The schema of `decode`'s result."""
-    return RECORDS_WITH_HEADERS if include_headers else RECORDS
+    schema = RECORDS_WITH_HEADERS if include_headers else RECORDS
+    return pa.schema([*schema, *BATCH_FIELDS]) if include_batch_fields else schema

@@ -1,7 +1,7 @@
 """Selects the batches of a Fetch response whose records are read.
 
-Control batches, batches of aborted transactions and batches outside the range are left out;
-`protocol.aborted_transactions` decides about transactions.
+Control batches, unless they are requested, batches of aborted transactions and batches outside the
+range are left out; `protocol.aborted_transactions` decides about transactions.
 """
 
 from collections.abc import Iterable
@@ -42,17 +42,21 @@ def select(
     from_offset: int,
     to_offset: int,
     aborted: Iterable[AbortedTransaction],
+    *,
+    include_control: bool = False,
 ) -> Table:
     """The rows of `table` whose batches may hold records to read.
 
     Raises KafkaError CORRUPT_MESSAGE or INVALID_RECORD if an abort marker cannot be read.
     """
-    counted = (table[:, kernels.ATTRIBUTES] & CONTROL) == 0
-    counted &= table[:, kernels.LAST_OFFSET] >= from_offset
+    is_control = (table[:, kernels.ATTRIBUTES] & CONTROL) != 0
+    counted = table[:, kernels.LAST_OFFSET] >= from_offset
     counted &= table[:, kernels.BASE_OFFSET] < to_offset
     counted &= table[:, kernels.COUNT] != 0  # compaction may have emptied a batch
     if transactions := tuple(aborted):
-        counted &= ~_excluded(table, data, transactions)
+        counted &= ~_excluded(table, data, transactions) | is_control
+    if not include_control:
+        counted &= ~is_control
     return table[counted]
 
 

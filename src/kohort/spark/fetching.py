@@ -62,6 +62,7 @@ def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
                     from_offset=response.offset,
                     to_offset=offset_range.end,
                     include_headers=options.include_headers,
+                    include_batch_fields=options.include_batch_fields,
                     aborted=response.aborted,
                     check_crcs=options.check_crcs,
                     max_inflated=options.max_inflated_batch_bytes or MAX_INFLATED,

@@ -42,7 +42,8 @@ READ: Final = (
     *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_TRIGGERS, *_STREAM_ONLY, "statefulMember",
     "transactionalSink",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
-    "failOnDataLoss", "includeHeaders", "maxInflatedBatchBytes", "kafkaConsumer.pollTimeoutMs",
+    "failOnDataLoss", "includeHeaders", "includeBatchFields", "maxInflatedBatchBytes",
+    "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", SECURITY,
 )  # fmt: skip
 _COUNTS: Final = {
@@ -132,6 +133,8 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     checkpoint_topic_ids: bool = True
     include_headers: bool = False
+    include_batch_fields: bool = False
+    """Add columns of the record's batch, and rows for control records."""
     max_inflated_batch_bytes: int | None = None
     """Largest size of a record batch after decompression; None: 64 MiB."""
     isolation: Isolation = "read_uncommitted"
@@ -192,6 +195,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         fail_on_data_loss=refusals.of(lambda: raw.flag("failOnDataLoss", True), True),
         checkpoint_topic_ids=refusals.of(lambda: raw.flag("checkpointTopicIds", True), True),
         include_headers=refusals.of(lambda: raw.flag("includeHeaders", False), False),
+        include_batch_fields=refusals.of(lambda: raw.flag("includeBatchFields", False), False),
         max_inflated_batch_bytes=refusals.of(lambda: _max_inflated(raw), None),
         isolation=refusals.of(lambda: _isolation(raw), "read_uncommitted"),
         check_crcs=refusals.of(lambda: raw.flag("kafka.check.crcs", True), True),

@@ -23,7 +23,7 @@ from kohort.spark.batch import BatchReader
 from kohort.spark.error_messages import cause_first
 from kohort.spark.logs import log_to_stderr
 from kohort.spark.options import GroupMode, ReadOptions, parse_either_read, parse_read
-from kohort.spark.read_schema import read_schema, validate_read_schema
+from kohort.spark.read_schema import columns_of, validate_read_schema
 from kohort.spark.unsupported_options import log_ignored
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class KohortDataSource(DataSource):
         """The columns of a read. `load()` asks for them, so options are refused and logged here."""
         options = _with_valid_group(parse_either_read(self.options))
         self._log_ignored(options)
-        return read_schema(include_headers=options.include_headers)
+        return columns_of(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if not self.options:
