@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
 from effort import examples
+from kohort.client import ClientConfig
 from kohort.client.cluster import Cluster
 from kohort.errors import ErrorCode
 from kohort.server.cluster.leadership_loop import LeadershipLoop
@@ -153,6 +155,18 @@ async def agreed(nodes: Nodes, name: str) -> Any:
     await known(lambda: len(ids(nodes, name)) == 1)
     (topic_id,) = ids(nodes, name)
     return topic_id
+
+
+async def test_a_client_at_another_node_than_it_expects_starts_again(nodes: Nodes) -> None:
+    """As after a rolling move of addresses (KIP-1242)."""
+    bootstrap = ",".join(broker.bootstrap for broker in nodes.brokers.values())
+    async with Cluster(ClientConfig(bootstrap=bootstrap)) as cluster:
+        await cluster.metadata()
+        first, second = cluster.brokers[1], cluster.brokers[2]
+        cluster.brokers[1] = replace(first, port=second.port)
+        connection = await cluster.connection(1)
+        assert connection.address == first.address
+        assert cluster.brokers[1] == first
 
 
 async def test_one_of_several_creations_makes_the_topic(nodes: Nodes) -> None:
