@@ -44,17 +44,18 @@ func each(partitions map[string][]int32, do func(lines.Partition)) {
 	}
 }
 
-func (m *member) sayOwned() {
+func (m *member) sayOwned(client *kgo.Client) {
 	owned := make([]lines.Partition, 0, len(m.owned))
 	for partition := range m.owned {
 		owned = append(owned, partition)
 	}
-	lines.Owns(owned)
+	member, generation := client.GroupMetadata()
+	lines.OwnsAs(owned, map[string]any{"member": member, "generation": generation})
 }
 
-func (m *member) assigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+func (m *member) assigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
 	each(added, func(p lines.Partition) { m.owned[p] = true })
-	m.sayOwned()
+	m.sayOwned(client)
 }
 
 func (m *member) revoked(scope context.Context, client *kgo.Client, gone map[string][]int32) {
@@ -62,12 +63,12 @@ func (m *member) revoked(scope context.Context, client *kgo.Client, gone map[str
 	m.lost(scope, client, gone)
 }
 
-func (m *member) lost(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
+func (m *member) lost(_ context.Context, client *kgo.Client, gone map[string][]int32) {
 	each(gone, func(p lines.Partition) {
 		delete(m.owned, p)
 		delete(m.pending, p)
 	})
-	m.sayOwned()
+	m.sayOwned(client)
 }
 
 // commit prints the acknowledged offsets; the other ones stay pending.

@@ -101,13 +101,20 @@ func say(event string, fields map[string]any) {
 }
 
 // Owns prints the partitions that this member owns.
-func Owns(partitions []Partition) {
+func Owns(partitions []Partition) { OwnsAs(partitions, nil) }
+
+// OwnsAs prints them with the id of the member and its generation.
+func OwnsAs(partitions []Partition, member map[string]any) {
 	names := make([]string, 0, len(partitions))
 	for _, partition := range partitions {
 		names = append(names, partition.String())
 	}
 	sort.Strings(names)
-	say("owns", map[string]any{"partitions": names})
+	fields := map[string]any{"partitions": names}
+	for name, value := range member {
+		fields[name] = value
+	}
+	say("owns", fields)
 }
 
 // Records prints the processed records.

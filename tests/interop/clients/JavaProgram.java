@@ -110,9 +110,14 @@ public class JavaProgram {
         private final Map<TopicPartition, OffsetAndMetadata> pending = new HashMap<>();
         private final CountDownLatch closed = new CountDownLatch(1);
         private volatile boolean leave = false;
+        private int untilStall;
+        private final long stallMs;
 
         Member(Map<String, String> options) {
             Properties settings = settings(options);
+            untilStall = Integer.parseInt(options.getOrDefault("stall_after", "0"));
+            stallMs = Long.parseLong(options.getOrDefault("stall", "0"));
+            settings.put("max.poll.interval.ms", options.getOrDefault("poll_interval", "300000"));
             settings.put("group.id", options.get("group"));
             settings.put("client.id", options.get("client"));
             if (options.containsKey("protocol")) {
@@ -153,7 +158,9 @@ public class JavaProgram {
 
         private void sayOwned(Collection<TopicPartition> without) {
             say("owns", ", \"partitions\": " + list(consumer.assignment().stream()
-                .filter(owned -> !without.contains(owned)).map(JavaProgram::quoted).sorted().collect(Collectors.toList())));
+                .filter(owned -> !without.contains(owned)).map(JavaProgram::quoted).sorted().collect(Collectors.toList()))
+                + ", \"member\": " + quoted(consumer.groupMetadata().memberId())
+                + ", \"generation\": " + consumer.groupMetadata().generationId());
         }
 
         @Override
@@ -199,12 +206,22 @@ public class JavaProgram {
             pending.put(partition, new OffsetAndMetadata(batch.get(batch.size() - 1).offset() + 1));
         }
 
-        void run() {
+        private void stall(int records) throws InterruptedException {
+            if (untilStall > 0) {
+                untilStall -= records;
+                if (untilStall <= 0) {
+                    Thread.sleep(stallMs);
+                }
+            }
+        }
+
+        void run() throws InterruptedException {
             try {
                 while (!leave) {
                     ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(100));
                     records.partitions().forEach(partition -> process(partition, records.records(partition)));
                     commit();
+                    stall(records.count());
                 }
             } catch (WakeupException asked) {
                 commit();

@@ -34,7 +34,10 @@ def security(options: dict[str, str]) -> dict[str, Any]:
 
 class Member:
     def __init__(self, options: dict[str, str]) -> None:
+        self.until_stall = int(options.get("stall_after", "0"))
+        self.stall_s = int(options.get("stall", "0")) / 1000
         self.owned: set[tuple[str, int]] = set()
+        self.member: dict[str, Any] = {}
         self.pending: dict[tuple[str, int], int] = {}
         self.consumer = Consumer(
             {
@@ -65,6 +68,7 @@ class Member:
             return {"group.protocol": options["protocol"]}
         return {
             "partition.assignment.strategy": options["assignor"],
+            "max.poll.interval.ms": int(options.get("poll_interval", "300000")),
             "session.timeout.ms": int(options["session"]),
             "heartbeat.interval.ms": int(options["heartbeat"]),
         }
@@ -72,7 +76,8 @@ class Member:
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         (consumer.incremental_assign if self.cooperative else consumer.assign)(partitions)
         self.owned |= {(added.topic, added.partition) for added in partitions}
-        lines.owns(self.owned)
+        self.member = self.identity()
+        lines.owns(self.owned, **self.member)
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.commit()
@@ -85,7 +90,13 @@ class Member:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        lines.owns(self.owned)
+        lines.owns(self.owned, **self.member)
+
+    def identity(self) -> dict[str, Any]:
+        # librdkafka's layout: a magic of 7 bytes, the generation as int32, strings
+        metadata = bytes(self.consumer.consumer_group_metadata() or bytes(11))
+        generation = int.from_bytes(metadata[7:11], sys.byteorder, signed=True)
+        return {"member": self.consumer.memberid(), "generation": generation}
 
     def commit(self) -> None:
         if not self.pending:
@@ -122,11 +133,19 @@ class Member:
             lines.records(topic, partition, offsets, [message.value() for message in batch])
             self.pending[topic, partition] = offsets[-1] + 1
 
+    def stall(self, records: int) -> None:
+        if self.until_stall > 0:
+            self.until_stall -= records
+            if self.until_stall <= 0:
+                time.sleep(self.stall_s)
+
     def run(self) -> None:
         wish = lines.Wish()
         while not wish.leave:
-            self.process(self.consumer.consume(500, 0.1))
+            messages = self.consumer.consume(500, 0.1)
+            self.process(messages)
             self.commit()
+            self.stall(len(messages))
         self.consumer.close()
         lines.say("left")
 

@@ -52,13 +52,14 @@ class Member:
 
     async def work(self, generation: Generation, partition: TopicPartition) -> None:
         self.owned.add(partition)
-        lines.owns(self.owned)
+        member = {"member": generation.member_id, "generation": generation.id}
+        lines.owns(self.owned, **member)
         try:
             async for batch in generation.records(partition):
                 await self.process(generation, partition, batch)
         finally:
             self.owned.discard(partition)
-            lines.owns(self.owned)
+            lines.owns(self.owned, **member)
             lines.say(
                 "ended",
                 partition=str(partition),

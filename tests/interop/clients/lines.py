@@ -2,8 +2,8 @@
 
 A program is called as `program consume|produce name=value…`. On SIGTERM it leaves in good order.
 
-    all that it owns now, after every change:
-        {"event": "owns", "partitions": ["flights-0", …]}
+    all that it owns now, after every change; some clients add the member and its generation:
+        {"event": "owns", "partitions": ["flights-0", …], "member": "a-1", "generation": 3}
     records that it processed:
         {"event": "records", "partition": "flights-0", "offsets": […], "values": […]}
     commits that the server acknowledged:
@@ -15,6 +15,9 @@ A program is called as `program consume|produce name=value…`. On SIGTERM it le
     Kohort's client only: a generation, and how a partition of it was taken away:
         {"event": "began", "generation": 3, "leads": true, "partitions": […]}
         {"event": "ended", "partition": "flights-0", "end": "revoked"}
+
+Java and confluent-kafka: `poll_interval=MS` is the longest time between polls. After
+`stall_after=RECORDS` a member with `stall=MS` is busy for that long, once.
 
 Options of a login by SASL over TLS are `mechanism`, `username`, `secret` (the password, or the
 token of OAUTHBEARER) and `cafile`; `security` is a file with the same as Java's properties.
@@ -61,8 +64,9 @@ def say(event: str, **fields: Any) -> None:
     sys.stdout.flush()
 
 
-def owns(partitions: Iterable[tuple[str, int]]) -> None:
-    say("owns", partitions=sorted(f"{topic}-{partition}" for topic, partition in partitions))
+def owns(partitions: Iterable[tuple[str, int]], **member: Any) -> None:
+    names = sorted(f"{topic}-{partition}" for topic, partition in partitions)
+    say("owns", partitions=names, **member)
 
 
 def records(topic: str, partition: int, offsets: list[int], values: list[bytes | None]) -> None:

@@ -1,0 +1,58 @@
+"""The tables of recorded logs."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from history.recorded import Recording, load
+from kohort.history.fold import fold
+from kohort.history.schema import TABLES
+from kohort.history.state import State
+
+Row: TypeAlias = dict[str, Any]
+
+
+class Folded(NamedTuple):
+    """The tables of a log, with the rows that have not ended."""
+
+    tables: Mapping[str, list[Row]]
+    coverage: list[Row]
+
+    def __getattr__(self, table: str) -> list[Row]:
+        return self.tables[table]
+
+
+def folded(recording: Recording, log: str, ends: Mapping[int, int] | None = None) -> Folded:
+    """All log partitions, up to these ends."""
+    tables: dict[str, list[Row]] = defaultdict(list)
+    coverage: list[Row] = []
+    for number in recording.log_partitions:
+        table = recording.records(log, number)
+        if ends is not None:
+            table = table.filter([offset < ends[number] for offset in table["offset"].to_pylist()])
+        state = State.new(number)
+        parts = []
+        for batch in table.combine_chunks().to_batches():
+            rows, state = fold(state, batch)
+            parts.append(rows)
+        for rows in (*parts, state.open_rows()):
+            for name, batch in rows.items():
+                tables[name] += batch.to_pylist()
+        coverage += state.coverage().to_pylist()
+    return Folded({name: tables[name] for name in TABLES}, coverage)
+
+
+@cache
+def whole(name: str) -> Folded:
+    return folded(load(name), "whole")
+
+
+@cache
+def compacted(name: str) -> Folded:
+    return folded(load(name), "compacted")
+
+
+def ends_of(snapshot: Row) -> dict[int, int]:
+    """The end of each log partition at a snapshot."""
+    return {int(number): end for number, end in snapshot["ends"].items()}

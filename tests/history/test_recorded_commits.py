@@ -1,0 +1,147 @@
+"""Commits folded from logs that Apache Kafka wrote equal what its tools showed.
+
+`history.recording` has recorded them; nothing here needs a broker.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import pytest
+
+from history.folded import Row, compacted, ends_of, whole
+from history.recorded import NAMES, load
+from kohort.history.fold import fold
+from kohort.history.state import State
+
+Key: TypeAlias = tuple[str, str, int]
+"""Group, topic, partition."""
+
+each_log = pytest.mark.parametrize("name", NAMES)
+
+# --- committed offsets
+
+
+def in_force(commits: list[Row], ends: Mapping[int, int]) -> dict[Key, Row]:
+    """The commit of each partition at these ends of the log partitions, tombstones left out."""
+    counted = [
+        row
+        for row in commits
+        if row["in_force"] is not None
+        and row["in_force"] < ends[row["log_partition"]]
+        and row["kind"] != "superseded"
+    ]
+    counted.sort(key=lambda row: (row["in_force"], row["log_offset"]))
+    last = {(row["group"], row["topic"], row["partition"]): row for row in counted}
+    return {key: row for key, row in last.items() if row["committed"] is not None}
+
+
+def shown(snapshot: Row) -> dict[Key, int]:
+    """The committed offsets that kafka-consumer-groups showed."""
+    return {
+        (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): int(row["CURRENT-OFFSET"])
+        for row in snapshot["offsets"]
+        if row["CURRENT-OFFSET"] != "-"
+    }
+
+
+@each_log
+def test_committed_offsets_equal_each_snapshot_of_kafka_consumer_groups(name: str) -> None:
+    commits = whole(name).commits
+    for snapshot in load(name).snapshots:
+        found = in_force(commits, ends_of(snapshot))
+        offsets = {key: row["committed"] for key, row in found.items()}
+        assert offsets == shown(snapshot), snapshot["what"]
+
+
+@each_log
+def test_the_time_of_a_snapshot_is_its_position_in_each_log_partition(name: str) -> None:
+    """ "At T" is everything before the first record that is later."""
+    recording = load(name)
+    for snapshot in recording.snapshots:
+        for number, end in ends_of(snapshot).items():
+            table = recording.records("whole", number)
+            times = [round(each.timestamp() * 1000) for each in table["timestamp"].to_pylist()]
+            offsets = table["offset"].to_pylist()
+            after = (
+                offset for offset, time in zip(offsets, times, strict=True) if time > snapshot["at"]
+            )
+            log_end = offsets[-1] + 1 if offsets else 0
+            assert next(after, log_end) == end, snapshot["what"]
+
+
+@each_log
+def test_a_compacted_log_knows_no_committed_offset_that_is_wrong(name: str) -> None:
+    """The snapshots again, from the compacted log."""
+    folded = compacted(name)
+    exact_from = {row["log_partition"]: row["complete_from"] for row in folded.coverage}
+    for snapshot in load(name).snapshots:
+        ends = ends_of(snapshot)
+        found = in_force(folded.commits, ends)
+        for key, offset in shown(snapshot).items():
+            if key in found:
+                assert found[key]["committed"] == offset, (snapshot["what"], key)
+        for key, row in found.items():
+            assert shown(snapshot).get(key) == row["committed"], (snapshot["what"], key)
+        known = {
+            key
+            for key, row in found.items()
+            if exact_from[row["log_partition"]] is not None
+            and exact_from[row["log_partition"]] <= ends[row["log_partition"]]
+        }
+        assert known <= shown(snapshot).keys(), snapshot["what"]
+
+
+@each_log
+def test_rows_of_the_compacted_log_that_are_exact_equal_those_of_the_whole_one(name: str) -> None:
+    complete = {(row["log_partition"], row["log_offset"]): row for row in whole(name).commits}
+    exact = [row for row in compacted(name).commits if row["certainty"] == "exact"]
+    assert exact
+    for row in exact:
+        expected = complete[row["log_partition"], row["log_offset"]]
+        # The group's first record may be gone.
+        assert row | {"life": None} == expected | {"life": None}
+
+
+@each_log
+def test_the_log_is_complete_from_where_the_cleaner_stopped(name: str) -> None:
+    cleaned = load(name).cleaned()
+    for row in compacted(name).coverage:
+        number = row["log_partition"]
+        if row["first_hole"] is not None:
+            assert row["complete_from"] >= cleaned[number]
+            keys = load(name).records("compacted", number)
+            before = set()
+            for key, offset in zip(
+                keys["key"].to_pylist(), keys["offset"].to_pylist(), strict=True
+            ):
+                if offset >= row["complete_from"]:
+                    break
+                assert key not in before
+                before.add(key)
+    for row in whole(name).coverage:
+        assert (row["first_hole"], row["holes"], row["errors"]) == (None, 0, 0)
+
+
+# --- the fold itself
+
+
+@each_log
+def test_rows_are_the_same_wherever_the_log_is_cut(name: str) -> None:
+    recording = load(name)
+    for number in recording.log_partitions:
+        table = recording.records("whole", number).combine_chunks()
+        (batch,) = table.to_batches() or (None,)
+        if batch is None:
+            continue
+        at_once, state = fold(State.new(number), batch)
+        cut_state, parts = State.new(number), defaultdict(list)
+        for start in range(0, batch.num_rows, 37):
+            rows, cut_state = fold(cut_state, batch.slice(start, 37))
+            cut_state = State.from_arrow(cut_state.to_arrow())
+            for table_name, part in rows.items():
+                parts[table_name] += part.to_pylist()
+        assert parts == {table_name: each.to_pylist() for table_name, each in at_once.items()}
+        open_rows = {key: each.to_pylist() for key, each in state.open_rows().items()}
+        assert {key: each.to_pylist() for key, each in cut_state.open_rows().items()} == open_rows
+        assert cut_state.coverage().equals(state.coverage())
