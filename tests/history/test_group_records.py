@@ -4,6 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from history.group_logs import Commits
 from kohort.coordinator import records
 from kohort.coordinator.records import (
     GroupMetadataKey,
@@ -65,7 +66,7 @@ def test_other_protocol_types_keep_their_bytes_without_an_error():
 
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=60), st.integers(0, 25))
 def test_no_bytes_raise(rest, value, type_):
-    fold = GroupFold(log_partition=0, commits=None)
+    fold = GroupFold(log_partition=0, commits=Commits())
     for key in (rest, type_.to_bytes(2, "big") + b"\0\1g" + rest):
         fold.apply(key, value, LogPosition(0, 0))
     batch = pa.RecordBatch.from_pylist(fold.rows["groups"], schema=schema.GROUPS)

@@ -1,119 +1,323 @@
 """The fold of the group records of one log partition: who was a member, and who owned what, when.
 
     fold = GroupFold(log_partition=7, commits=commit_times)
-    fold.apply(key, value, position)     # each record that is not a committed offset
+    fold.apply(key, value, position)     # each record of data that is not a committed offset
     fold.end_write()                     # before each run of records that are
 
 A coordinator appends all records of one decision in one batch, with one time: a *write*. Only
 between writes is the replayed state one that the group had. So what a write means is decided at its
 end: at the first record of another group, of another batch or of another time, or at `end_write`.
+
+A group begins a *life* with its first record, and ends it with the tombstone of the group, unless
+the write goes on with another type that takes over its members. A generation that is smaller than
+the one before it begins a new life too: the tombstone was compacted.
 """
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from kohort.history.classic_writes import write_classic
+from kohort.history.group_changes import GroupChanges
 from kohort.history.group_records import GroupRecord, decode_group_record, timestamp
-from kohort.history.interface import CommitTimes, LogPosition
+from kohort.history.group_state import GroupState
+from kohort.history.interface import CommitTimes, LogPosition, Owner
+from kohort.history.modern_writes import ModernWrite
+from kohort.history.topic_names import TopicNames
+from kohort.types import TopicPartition
 
-_TABLES: Final = ("groups", "generations", "rebalances", "members", "assignments")
+_GROUPS: Final = "groups"
+_TABLES: Final = (_GROUPS, "generations", "rebalances", "members", "assignments")
+_UNKNOWN_TIME: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """What no record has."""
+
+    retention_ms: int = 7 * 24 * 3_600_000
+    """Of offsets: offsets.retention.minutes of the broker."""
+    consumer_session_timeout_ms: int = 45_000
+    """Of members that are not classic."""
+    consumer_heartbeat_interval_ms: int = 5_000
+    keep_raw: bool = False
+    """Whether rows have the raw bytes of all records, not only of those with an error."""
+
+    @property
+    def consumer_session_ms(self) -> int:
+        """Shortest time from a member's last commit to its removal, if its session expires.
+
+        Its session is restarted by heartbeats, not by commits.
+        """
+        return self.consumer_session_timeout_ms - self.consumer_heartbeat_interval_ms
+
+
+class _Written(NamedTuple):
+    record: GroupRecord
+    at: LogPosition
+    life: int
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class _Write:
+    """A write whose end has not been seen."""
+
+    group: str
+    life: int
+    records: list[_Written] = field(default_factory=list)
+    has_generation: bool = False
+    ended: str | None = None
+    """Type of the group that it has ended, if it has not gone on since."""
+
+    def goes_on_with(self, record: GroupRecord, at: LogPosition) -> bool:
+        last = self.records[-1].at
+        if record.group != self.group:
+            return False
+        if (at.batch_offset, at.timestamp) != (last.batch_offset, last.timestamp):
+            return False
+        # After a generation there are only assignments: the rest is of another request.
+        return not (self.has_generation and _begins_request(record))
+
+    def append(self, written: _Written, type_: str | None) -> None:
+        """`type_`: of the group before the write."""
+        record, self.life = written.record, written.life
+        self.records.append(written)
+        if not record.is_decoded:
+            return
+        if not record.is_tombstone:
+            self.has_generation = self.has_generation or record.kind in _GENERATIONS
+            self.ended = None
+        elif record.kind in _GENERATIONS and record.protocol == type_:
+            self.ended = type_
+
+
+_GENERATIONS: Final = frozenset({"classic", "epoch"})
+
+
+def _begins_request(record: GroupRecord) -> bool:
+    return (
+        record.kind in _GENERATIONS
+        or record.kind == "member"
+        or (record.kind == "current" and record.is_tombstone)
+    )
 
 
 class GroupFold:
     """Folds group records, in the order of the log."""
 
     def __init__(
-        self,
-        *,
-        log_partition: int,
-        commits: CommitTimes,
-        retention_ms: int = 7 * 24 * 3_600_000,
-        consumer_session_timeout_ms: int = 45_000,
-        consumer_heartbeat_interval_ms: int = 5_000,
-        keep_raw: bool = False,
+        self, *, log_partition: int, commits: CommitTimes, options: GroupOptions | None = None
     ) -> None:
-        """`retention_ms`: the broker's offsets.retention; `consumer_…`: the session timeout and
-        heartbeat interval of groups other than classic ones, which no record has.
-        `keep_raw`: the rows of `groups` have the raw bytes also of records that were decoded.
-        """
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}
-        self.topic_names: dict[UUID, str] = {}
-        """Names of topic ids; change it by `name_topic`."""
+        """Rows by table. The caller takes them, and clears the lists."""
         self._log_partition = log_partition
-        self._keep_raw = keep_raw
+        self._options = options or GroupOptions()
         self._commits = commits
-        self._retention_ms = retention_ms
-        self._consumer_session_ms = consumer_session_timeout_ms - consumer_heartbeat_interval_ms
-        self._members: dict[str, dict[str, Any]] = {}
-        self._empty_since: dict[str, int] = {}
-        self._lives: dict[str, int] = {}
+        self._changes = GroupChanges(commits, self.rows, log_partition)
+        self._names = TopicNames({})
+        self._groups: dict[str, GroupState] = {}
+        self._write: _Write | None = None
 
     # --- the log
 
     def apply(self, key: bytes | None, value: bytes | None, position: LogPosition) -> None:
-        """Fold a record that is neither a committed offset nor a control record. Never raises."""
+        """Replay a record of data that is no commit. Never raises for what the bytes are."""
         record = decode_group_record(key or b"", value)
-        life = (
-            None if record.group is None else self._lives.setdefault(record.group, position.offset)
-        )
-        self._append(record, key, value, position, life)
-
-    def marker(self, control: str, position: LogPosition) -> None:
-        """A control record: "commit", "abort" or "other"."""
-        self.end_write()
-        row = self._position_row(position)
-        row |= {"type": "marker", "other": {"kind": control, "json": None}}
-        self.rows["groups"].append(row)
+        write = self._write
+        if write is not None and not write.goes_on_with(record, position):
+            self.end_write()
+        group, life = record.group, None
+        if group is not None:
+            life = self._life_of(group, record, position)
+            self._extend(group, _Written(record, position, life, key or b"", value))
+        self._append_record(record, key, value, position, life)
 
     def end_write(self) -> None:
-        """The next record is a committed offset: it is not part of a write of group records."""
+        """The next record is a commit or a marker: it is not part of a write of group records."""
+        write, self._write = self._write, None
+        if write is not None:
+            self._replay(write)
 
     def name_topic(self, topic_id: UUID, name: str) -> None:
-        """The name of a topic, learned from a commit or from the cluster.
-
-        Partitions that are owned now are from now on known by the name.
-        """
-        self.topic_names[topic_id] = name
+        """A commit, or the cluster, names a topic: its owned partitions get this name."""
+        for group in self._names.learn(topic_id, name):
+            if group in self._groups:
+                self._changes.rename_topic(self._groups[group], str(topic_id), name)
 
     # --- groups now; only between writes, so after `end_write`
 
+    @property
+    def topic_names(self) -> Mapping[UUID, str]:
+        return self._names.by_id
+
     def life(self, group: str) -> int | None:
         """Log offset of the first record of this life; None: it has no record but commits."""
-        return self._lives.get(group)
+        state = self._groups.get(group)
+        return None if state is None else state.life
 
     def live_members(self, group: str) -> bool:
         """Whether the group has members."""
-        return bool(self._members.get(group))
+        state = self._groups.get(group)
+        return state is not None and bool(state.members)
 
     def subscribes(self, group: str, topic: str) -> bool:
         """Whether a member is subscribed to the topic."""
-        return any(topic in member for member in self._members.get(group, {}).values())
+        state = self._groups.get(group)
+        return state is not None and state.subscribes(topic)
 
     def empty_since(self, group: str) -> int | None:
         """`state_time` (ms) of a classic group without members: its offsets expire by that."""
-        return self._empty_since.get(group)
+        state = self._groups.get(group)
+        return None if state is None else state.empty_since
 
     # --- state
 
     def open_rows(self) -> dict[str, list[dict[str, Any]]]:
-        """The rows of what has not ended, by table."""
-        return {}
+        """The rows of what has not ended, by table.
+
+        As if the last write had ended, so also those of what it has ended.
+        """
+        fold = self if self._write is None else self._after_write()
+        rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}
+        if fold is not self:
+            rows |= fold.rows
+        changes = GroupChanges(self._commits, rows, self._log_partition)
+        for state in fold._groups.values():
+            changes.open_rows(state)
+        return rows
+
+    def _after_write(self) -> "GroupFold":
+        fold = GroupFold(
+            log_partition=self._log_partition,
+            commits=_Unchanged(self._commits),
+            options=self._options,
+        )
+        fold._groups, fold._write = dict(self._groups), self._write
+        fold._names = TopicNames(self._names.by_id)
+        assert self._write is not None
+        state = self._groups.get(self._write.group)
+        if state is not None:
+            copied = GroupState.load(json.loads(json.dumps(state.dump())))
+            fold._groups[state.group] = copied
+        fold.end_write()
+        return fold
 
     def dump(self) -> bytes:
         """The state, without `rows`, which must have been taken."""
-        names = {str(topic_id): name for topic_id, name in self.topic_names.items()}
-        return json.dumps({"lives": self._lives, "topic_names": names}).encode()
+        write = () if self._write is None else self._write.records
+        return json.dumps({
+            "topic_names": {str(topic_id): name for topic_id, name in self.topic_names.items()},
+            "groups": [state.dump() for state in self._groups.values()],
+            "write": [
+                [_text(each.key), _text(each.value), each.at, each.life] for each in write
+            ],
+        }).encode()  # fmt: skip
 
     def load(self, data: bytes) -> None:
         """Continue from a dumped state."""
-        state: Mapping[str, Any] = json.loads(data)
-        self._lives = dict(state["lives"])
-        self.topic_names = {UUID(key): name for key, name in state["topic_names"].items()}
+        dumped: Mapping[str, Any] = json.loads(data)
+        states = map(GroupState.load, dumped["groups"])
+        self._groups = {state.group: state for state in states}
+        names = {UUID(topic_id): name for topic_id, name in dumped["topic_names"].items()}
+        self._names = TopicNames(names, self._groups.values())
+        self._write = None
+        for key_text, value_text, at, life in dumped["write"]:
+            key, value = b64decode(key_text), None if value_text is None else b64decode(value_text)
+            record = decode_group_record(key, value)
+            self._extend(record.group or "", _Written(record, LogPosition(*at), life, key, value))
+
+    # --- writes
+
+    def _extend(self, group: str, written: _Written) -> None:
+        """Append a record to the present write, or begin one with it."""
+        if self._write is None:
+            self._write = _Write(group, written.life)
+        state = self._groups.get(group)
+        self._write.append(written, None if state is None else state.type)
+
+    def _life_of(self, group: str, record: GroupRecord, at: LogPosition) -> int:
+        """The life to which a record of the present write belongs."""
+        state, write = self._groups.get(group), self._write
+        if write is not None:
+            life = write.life
+        elif state is not None:
+            life = state.life
+        else:
+            first = self._commits.first_commit(group)
+            life = at.offset if first is None else first
+        if not record.is_decoded or record.is_tombstone or state is None:
+            return life
+        if write is not None and write.ended is not None:
+            goes_on = write.ended != record.protocol and bool(state.members)
+            return life if goes_on else at.offset
+        if life == state.life and _is_smaller(record, state):
+            return at.offset
+        return life
+
+    def _replay(self, write: _Write) -> None:
+        state = self._groups.get(write.group)
+        modern: ModernWrite | None = None
+        ended: LogPosition | None = None
+        for record, at, life, _, _ in write.records:
+            if not record.is_decoded:
+                if state is not None and record.protocol is not None:
+                    state.has_gap = True
+                continue
+            if record.is_tombstone:
+                if state is None or state.type != record.protocol:
+                    continue
+                if record.kind in _GENERATIONS:
+                    ended = at
+                    continue
+            elif state is None or life != state.life:
+                if state is not None:
+                    self._end_life(state, ended or at._replace(timestamp=_UNKNOWN_TIME), record)
+                state = self._groups[write.group] = GroupState(write.group, life)
+                modern = ended = None
+            for topic_id, name in record.topics:
+                self.name_topic(UUID(topic_id), name)
+            if record.kind == "classic":
+                modern = ended = None
+                self._write_classic(state, record, at)
+            else:
+                if modern is None or modern.protocol != record.protocol:
+                    modern = ModernWrite(state, record.protocol or "", self._names)
+                if not record.is_tombstone:
+                    ended = None
+                modern.apply(record, at)
+        if state is not None and ended is not None:
+            self._end_life(state, ended, None)
+        elif modern is not None:
+            session_ms = self._options.consumer_session_ms
+            modern.end(write.records[-1].at, self._changes, session_ms)
+
+    def _write_classic(self, state: GroupState, record: GroupRecord, at: LogPosition) -> None:
+        assert record.content is not None
+        session_ms = self._options.consumer_session_ms
+        write_classic(state, record.content, at, self._changes, session_ms)
+
+    def _end_life(self, state: GroupState, at: LogPosition, next_: GroupRecord | None) -> None:
+        """End a life; `next_`: the record that begins the next one in the same write."""
+        is_converted = next_ is not None and next_.protocol != state.type
+        ended_by = "converted" if is_converted else self._cause(state, at)
+        self._changes.end_life(state, at, ended_by)
+        del self._groups[state.group]
+
+    def _cause(self, state: GroupState, at: LogPosition) -> str:
+        expired = self._commits.offsets_expired(state.group, at.batch_offset)
+        if expired is None:
+            since = state.empty_since
+            expired = since is not None and at.timestamp - since >= self._options.retention_ms
+        return "expired" if expired else "deleted"
 
     # --- rows of groups
 
-    def _append(
+    def _append_record(
         self,
         record: GroupRecord,
         key: bytes | None,
@@ -121,19 +325,7 @@ class GroupFold:
         position: LogPosition,
         life: int | None,
     ) -> None:
-        row = self._position_row(position)
-        row["type"] = record.kind
-        row["version"] = record.version
-        row["group"] = record.group
-        row["life"] = life
-        row["error"] = record.error
-        row[record.kind] = record.content
-        if record.keeps_raw or self._keep_raw:
-            row["raw_key"], row["raw_value"] = key, value
-        self.rows["groups"].append(row)
-
-    def _position_row(self, position: LogPosition) -> dict[str, Any]:
-        return {
+        row: dict[str, Any] = {
             "log_partition": self._log_partition,
             "log_offset": position.offset,
             "time": timestamp(position.timestamp),
@@ -142,4 +334,42 @@ class GroupFold:
             "producer_id": position.producer_id,
             "producer_epoch": position.producer_epoch,
             "in_force": position.offset,
+            "type": record.kind,
+            "version": record.version,
+            "group": record.group,
+            "life": life,
+            "error": record.error,
+            record.kind: record.content,
         }
+        if record.keeps_raw or self._options.keep_raw:
+            row["raw_key"], row["raw_value"] = key, value
+        self.rows[_GROUPS].append(row)
+
+
+class _Unchanged:
+    """Times of commits, without new owners."""
+
+    def __init__(self, commits: CommitTimes) -> None:
+        self._commits = commits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._commits, name)
+
+    def assign(self, group: str, tp: TopicPartition, owner: Owner | None) -> None:
+        pass
+
+
+def _is_smaller(record: GroupRecord, state: GroupState) -> bool:
+    """Whether the record has a generation before the present one."""
+    if state.generation is None or state.type != record.protocol or record.content is None:
+        return False
+    number: int | None = None
+    if record.kind == "classic":
+        number = record.content["generation"]
+    elif record.kind == "epoch":
+        number = record.content["epoch"]
+    return number is not None and number < state.generation.generation
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()

@@ -41,6 +41,8 @@ class GroupRecord(NamedTuple):
     """Whether the row has the raw bytes: not all of them were decoded."""
     topics: tuple[tuple[str, str], ...] = ()
     """(id, name) of topics that it names."""
+    regex_topics: tuple[str, ...] | None = None
+    """Topics that a regular expression matched; None: none, or a tombstone."""
 
     @property
     def is_decoded(self) -> bool:
@@ -163,6 +165,7 @@ def _modern(
     fields, _ = layout.value(value, 2)
     errors: list[str] = []
     topics: tuple[tuple[str, str], ...] = ()
+    regex_topics = None
     match layout.kind:
         case "epoch":
             content = {
@@ -179,6 +182,8 @@ def _modern(
         case _:
             content = _other(layout, member_id, fields)
             topics = _named(fields)
+            if layout.has_member:
+                regex_topics = tuple(fields["topics"])
     return GroupRecord(
         layout.protocol,
         layout.kind,
@@ -189,6 +194,7 @@ def _modern(
         "; ".join(errors) or None,
         bool(errors),
         topics,
+        regex_topics,
     )
 
 

@@ -83,11 +83,8 @@ class GroupFacts(Protocol):
     def apply(self, key: bytes | None, value: bytes | None, position: LogPosition) -> None:
         """Replay a record of data that is no commit. Never raises for what the bytes are."""
 
-    def marker(self, control: str, position: LogPosition) -> None:
-        """Append the row of a control record: "commit", "abort" or "other"."""
-
     def end_write(self) -> None:
-        """The next record is a commit: call this before each run of them.
+        """The next record is a commit or a marker: call this before each run of them.
 
         What several records of one request mean together is decided at their end.
         """

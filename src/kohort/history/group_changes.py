@@ -1,0 +1,223 @@
+"""Changes of a group that end something, and the rows of what they end.
+
+The two kinds of writes (`classic_writes`, `modern_writes`) decide what has changed. Here the state
+is changed accordingly, rows are appended, and commits get their owners.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kohort.history import departures
+from kohort.history.departures import departure, successors
+from kohort.history.group_rows import assignment_row, generation_row, member_row, rebalance_row
+from kohort.history.group_state import AWAY, Generation, GroupState, Member, Ownership, Rebalance
+from kohort.history.interface import CommitTimes, LogPosition, Owner
+from kohort.types import TopicPartition
+
+
+class NewOwner(NamedTuple):
+    """A member that owns a partition after a write."""
+
+    member_id: str
+    generation: int
+    is_pending: bool = False
+    """Whether it has to revoke it."""
+
+
+class GroupChanges:
+    """Changes groups of one log partition."""
+
+    def __init__(
+        self, commits: CommitTimes, rows: dict[str, list[dict[str, Any]]], log_partition: int
+    ) -> None:
+        self._commits = commits
+        self._rows = rows
+        self._log_partition = log_partition
+
+    # --- generations
+
+    def begin_generation(
+        self,
+        state: GroupState,
+        generation: Generation,
+        at: LogPosition,
+        *,
+        ended_by: str,
+        is_round: bool = False,
+    ) -> None:
+        """The next generation begins, by which the present one ended.
+
+        `is_round`: as another round of the same rebalance, else as a new one.
+        """
+        if not is_round:
+            self.end_rebalance(state, at)
+        self.end_generation(state, at, ended_by)
+        state.generation = generation
+        if is_round and state.rebalance is not None:
+            state.rebalance.rounds += 1
+        else:
+            state.partitions.begin()
+            state.rebalance = Rebalance(
+                generation.type,
+                generation.generation,
+                at.offset,
+                at.timestamp,
+                at.is_complete and not state.has_gap,
+            )
+
+    def end_generation(self, state: GroupState, end: LogPosition, ended_by: str) -> None:
+        if state.generation is not None:
+            self._append("generations", generation_row(state, state.generation, end, ended_by))
+            state.generation = None
+
+    def end_rebalance(self, state: GroupState, end: LogPosition) -> None:
+        rebalance = state.rebalance
+        if rebalance is None:
+            return
+        if not _is_creation(state, rebalance):
+            standstill_ms = self._standstill_ms(state)
+            self._append("rebalances", rebalance_row(state, rebalance, standstill_ms, end))
+        state.rebalance = None
+
+    def _standstill_ms(self, state: GroupState) -> int | None:
+        """The longest pause of commits of a partition that moved; None if none has two commits."""
+        pauses = []
+        for tp in state.partitions.moved():
+            before = self._commits.last_before_assigned(state.group, tp)
+            after = self._commits.first_since_assigned(state.group, tp)
+            if before is not None and after is not None:
+                usual = self._commits.usual_gap(state.group, tp) or 0
+                pauses.append(max(int(after - before - usual), 0))
+        return max(pauses, default=None)
+
+    # --- members
+
+    def replace_members(
+        self,
+        state: GroupState,
+        joined: Iterable[Member],
+        departed: Iterable[Member],
+        at: LogPosition,
+        *,
+        removed_at: int,
+        session_ms: int,
+    ) -> None:
+        """Add and remove members. `session_ms`: of members whose records do not have it."""
+        joined, departed = list(joined), list(departed)
+        heirs = successors(joined, departed)
+        owned = self._owned_by(state, {member.member_id for member in departed})
+        for member in departed:
+            member_id = member.member_id
+            if member_id in heirs:
+                how = departures.REPLACED
+            else:
+                timeout = member.session_timeout_ms or session_ms
+                how = departure(state, member, owned[member_id], removed_at, timeout, self._commits)
+            self._append("members", member_row(state, member, at, how))
+            state.members.pop(member_id, None)
+            if state.rebalance is not None:
+                state.rebalance.departures.append((member_id, how))
+        predecessors = {new: old for old, new in heirs.items()}
+        state.partitions.successors.update(heirs)
+        for member in joined:
+            state.members[member.member_id] = member
+            member.replaces = predecessors.get(member.member_id)
+            if state.rebalance is not None and member.replaces is None:
+                state.rebalance.joined.append(member.member_id)
+
+    def _owned_by(
+        self, state: GroupState, member_ids: set[str]
+    ) -> dict[str, dict[TopicPartition, Ownership]]:
+        owned: dict[str, dict[TopicPartition, Ownership]] = {each: {} for each in member_ids}
+        if member_ids:
+            for tp, owner in state.partitions.owned.items():
+                if owner.member_id in member_ids:
+                    owned[owner.member_id][tp] = owner
+        return owned
+
+    # --- partitions
+
+    def set_owners(
+        self,
+        state: GroupState,
+        changes: Mapping[TopicPartition, NewOwner | None],
+        at: LogPosition,
+        former: Mapping[str, Member],
+    ) -> None:
+        """Partitions that have new owners; `former`: members that were removed in the write."""
+        owned, before = state.partitions.owned, state.partitions.before
+        for tp, new in changes.items():
+            now = owned.get(tp)
+            if new is not None and now is not None and now.member_id == new.member_id:
+                if new.generation not in (now.generation, AWAY):
+                    self._assign(state, tp, new)
+                _mark_pending(now, at if new.is_pending else None)
+                continue
+            if now is not None:
+                self._append("assignments", assignment_row(state, tp, now, at, former))
+                del owned[tp]
+            if tp not in before:
+                before[tp] = "" if now is None else now.member_id
+            if new is not None:
+                owner = Ownership(new.member_id, at.offset, at.timestamp, new.generation)
+                _mark_pending(owner, at if new.is_pending else None)
+                owned[tp] = owner
+                self._assign(state, tp, new)
+            elif now is not None:
+                self._commits.assign(state.group, tp, None)
+
+    def _assign(self, state: GroupState, tp: TopicPartition, new: NewOwner) -> None:
+        member = state.members.get(new.member_id)
+        client_id, client_host = (member.client_id, member.client_host) if member else ("", "")
+        owner = Owner(new.member_id, client_id, client_host, new.generation)
+        self._commits.assign(state.group, tp, owner)
+
+    def rename_topic(self, state: GroupState, topic_id: str, name: str) -> None:
+        """Partitions known by the id of their topic are from now on known by its name."""
+        owned, before = state.partitions.owned, state.partitions.before
+        for tp in [tp for tp in before if tp.topic == topic_id]:
+            before[TopicPartition(name, tp.partition)] = before.pop(tp)
+        for tp in [tp for tp in owned if tp.topic == topic_id]:
+            owner = owned[named := TopicPartition(name, tp.partition)] = owned.pop(tp)
+            self._commits.assign(state.group, tp, None)
+            self._assign(state, named, NewOwner(owner.member_id, owner.generation))
+
+    # --- the end
+
+    def end_life(self, state: GroupState, end: LogPosition, ended_by: str) -> None:
+        """End everything of a group."""
+        self.end_rebalance(state, end)
+        self.end_generation(state, end, ended_by)
+        self.set_owners(state, dict.fromkeys(state.partitions.owned), end, state.members)
+        for member in state.members.values():
+            self._append("members", member_row(state, member, end, departures.GROUP_ENDED))
+        state.members = {}
+
+    def open_rows(self, state: GroupState) -> None:
+        """Append the rows of what has not ended."""
+        if state.generation is not None:
+            self._append("generations", generation_row(state, state.generation, None, "open"))
+        if state.rebalance is not None and not _is_creation(state, state.rebalance):
+            standstill_ms = self._standstill_ms(state)
+            self._append("rebalances", rebalance_row(state, state.rebalance, standstill_ms, None))
+        for member in state.members.values():
+            self._append("members", member_row(state, member, None, None))
+        for tp, owner in state.partitions.owned.items():
+            self._append("assignments", assignment_row(state, tp, owner, None, {}))
+
+    def _append(self, table: str, row: dict[str, Any]) -> None:
+        row["log_partition"] = self._log_partition
+        self._rows[table].append(row)
+
+
+def _mark_pending(owner: Ownership, at: LogPosition | None) -> None:
+    if at is None:
+        owner.pending_from = None
+    elif owner.pending_from is None:
+        owner.pending_from = at.timestamp
+
+
+def _is_creation(state: GroupState, rebalance: Rebalance) -> bool:
+    """Whether nobody was a member before nor after: this is no rebalance."""
+    has_members = state.generation is not None and state.generation.members
+    return not (has_members or rebalance.joined or rebalance.departures)
