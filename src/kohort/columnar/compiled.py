@@ -13,6 +13,8 @@ KERNELS: Final = {
     "batch_field_kernels": ("repeat_batch_fields",),
     "field_kernels": ("find_fields",),
     "encoding_kernels": ("partition_keys", "write_records"),
+    "commit_kernels": ("decode_commits", "gather"),
+    "commit_fold_kernels": ("find_slots", "link_slots", "free_slots", "fold_commits"),
 }
 """Names of the kernels by module."""
 HERE: Final[Traversable] = files(__package__)

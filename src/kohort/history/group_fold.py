@@ -276,8 +276,7 @@ class GroupFold:
                     continue
             elif state is None or life != state.life:
                 if state is not None:
-                    unknown = at._replace(timestamp=_UNKNOWN_TIME, is_complete=False)
-                    self._end_life(state, ended or unknown, record)
+                    self._end_life(state, ended or at._replace(timestamp=_UNKNOWN_TIME), record)
                 state = self._groups[write.group] = GroupState(write.group, life)
                 modern = ended = None
             for topic_id, name in record.topics:

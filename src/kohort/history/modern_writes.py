@@ -19,7 +19,6 @@ from typing import Any, Final
 from kohort.history.group_changes import GroupChanges, NewOwner
 from kohort.history.group_records import GroupRecord
 from kohort.history.group_state import (
-    AWAY,
     Current,
     Generation,
     GroupState,
@@ -94,7 +93,7 @@ class ModernWrite:
             self._set_current(member_id, None)
             return
         # After compaction, a member may follow its assignment.
-        self._known(member_id, at).is_away = content["epoch"] == AWAY
+        self._known(member_id, at)
         self._departed.pop(member_id, None)
         current = Current(
             content["epoch"],

@@ -1,96 +1,186 @@
 """The state of the fold of one log partition between two calls."""
 
-import pickle
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from dataclasses import asdict
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from kohort.columnar import commit_fold_kernels as fk
 from kohort.errors import KohortError
-from kohort.history.interface import Owner
+from kohort.history import state_format
+from kohort.history.arrow_columns import joined
+from kohort.history.commit_rows import CommitRows
+from kohort.history.commit_times import SlotTimes
+from kohort.history.coverage import Coverage
+from kohort.history.group_fold import GroupFold, GroupOptions
+from kohort.history.partitions import Partitions
+from kohort.history.record_table import Pending, column
 from kohort.history.schema import COVERAGE, TABLES
+from kohort.history.silence import Silence
+from kohort.history.tombstones import Tombstones
 
 
-@dataclass(slots=True)
-class Slot:
-    """One partition of one group."""
-
-    committed: int | None = None
-    log_offset: int = -1
-    time: int | None = None
-    gaps: list[int] = field(default_factory=list)
-    owner: Owner | None = None
-    minute: dict[str, Any] | None = None
-
-    def forget(self) -> None:
-        self.committed, self.time, self.gaps = None, None, []
-
-
-@dataclass
 class State:
-    """What the fold knows at `next_offset`."""
+    """What the fold knows of a log partition at `next_offset`."""
 
-    log_partition: int
-    next_offset: int = 0
-    first: int | None = None
-    size: int = 0
-    batches: int = 0
-    batch_offset: int | None = None
-    records: int = 0
-    control_records: int = 0
-    first_hole: int | None = None
-    complete_from: int | None = None
-    complete_from_time: int | None = None
-    holes: int = 0
-    errors: int = 0
-    first_time: int | None = None
-    last_time: int | None = None
-    seen: set[bytes] = field(default_factory=set)
-    slots: dict[tuple[str, str, int], Slot] = field(default_factory=dict)
-    lives: dict[str, int] = field(default_factory=dict)
-    pending: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    def __init__(
+        self,
+        log_partition: int,
+        options: GroupOptions,
+        coverage: Coverage,
+        partitions: Partitions,
+        pending: Pending,
+        tombstones: Tombstones,
+        silence: Silence,
+    ) -> None:
+        self.log_partition = log_partition
+        self.options = options
+        self.known = coverage
+        self.partitions = partitions
+        self.pending = pending
+        self.tombstones = tombstones
+        self.silence = silence
+        self.groups = GroupFold(
+            log_partition=log_partition,
+            commits=SlotTimes(partitions, silence, tombstones),
+            options=options,
+        )
+        self.touched: set[str] = set()
+        """Groups with records since the last commit."""
+
+    def __repr__(self) -> str:
+        return f"<State of log partition {self.log_partition} at {self.next_offset}>"
 
     @classmethod
-    def new(cls, log_partition: int) -> "State":
+    def new(cls, log_partition: int, options: GroupOptions | None = None) -> "State":
         """Of a log partition of which nothing has been read."""
-        return cls(log_partition)
+        return cls(
+            log_partition,
+            options or GroupOptions(),
+            Coverage(),
+            Partitions(),
+            Pending.none(),
+            Tombstones(),
+            Silence(),
+        )
+
+    @property
+    def next_offset(self) -> int:
+        """Offset behind the last record; 0 if there is none."""
+        return self.known.end
+
+    # --- the fold
+
+    def unseen(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records behind those that were folded. Raises KohortError for another partition."""
+        partitions = column(records, "partition").to_numpy()
+        if np.any(partitions != self.log_partition):
+            raise KohortError(
+                f"records of other log partitions than {self.log_partition}: "
+                f"{sorted(set(partitions.tolist()))}"
+            )
+        offsets = column(records, "offset").to_numpy()
+        before = np.empty_like(offsets)
+        before[:1] = self.next_offset - 1
+        np.maximum.accumulate(offsets[:-1], out=before[1:])
+        is_new = offsets > np.maximum(before, self.next_offset - 1)
+        return records if is_new.all() else records.filter(pa.array(is_new))
+
+    def end_write(self) -> None:
+        """The next record is a commit or a marker: learn what the groups' records before mean."""
+        if not self.touched:
+            return
+        self.groups.end_write()
+        for group in self.touched:
+            number = self.partitions.group_number(group)
+            values = self.partitions.groups[number]
+            values[fk.GROUP_HAS_MEMBERS] = self.groups.live_members(group)
+            life = self.groups.life(group)
+            if life is not None:
+                values[fk.GROUP_LIFE] = life
+        self.touched.clear()
+
+    def end_life(self, group: str) -> None:
+        """Its tombstone: the next commit begins another life, unless the group goes on."""
+        self.partitions.groups[self.partitions.group_number(group), fk.GROUP_LIFE] = -1
+
+    def free(self) -> None:
+        """Forget what says nothing any more."""
+        if self.known.complete_from is not None:
+            self.partitions.free()
+
+    # --- rows
 
     def open_rows(self) -> dict[str, pa.RecordBatch]:
-        """Rows that have not ended: with null ends; commits of open transactions."""
-        rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-        rows["commits"] = [row for pending in self.pending.values() for row in pending]
-        rows["minutes"] = [
-            minute_row(self.log_partition, key, slot.minute)
-            for key, slot in self.slots.items()
-            if slot.minute is not None
-        ]
+        """Rows of what has not ended, by table.
+
+        Generations, rebalances, members, assignments and minutes have null ends. Commits are those
+        of open transactions, and tombstones whose cause is not known yet.
+        """
+        rows = {
+            name: pa.RecordBatch.from_pylist(some, TABLES[name])
+            for name, some in self.groups.open_rows().items()
+        }
+        made = CommitRows(self.log_partition, self.partitions)
+        pending = made.open_rows(self.pending, self.known)
+        rows["commits"] = joined([pending, self.tombstones.rows])
+        rows["minutes"] = made.minutes(self.partitions.open_minutes())
         return {
-            name: pa.RecordBatch.from_pylist(rows[name], schema) for name, schema in TABLES.items()
+            name: rows[name] if name in rows else pa.RecordBatch.from_pylist([], schema)
+            for name, schema in TABLES.items()
         }
 
     def coverage(self) -> pa.RecordBatch:
         """The row of `coverage`."""
-        row = {name: getattr(self, name) for name in COVERAGE.names if hasattr(self, name)}
-        row |= {"bytes": self.size, "end": self.next_offset, "open_transactions": len(self.pending)}
-        return pa.RecordBatch.from_pylist([row], COVERAGE)
+        producers = len(np.unique(self.pending.rows[fk.PRODUCER_ID]))
+        row = self.known.row() | {"log_partition": self.log_partition}
+        return pa.RecordBatch.from_pylist([row | {"open_transactions": producers}], COVERAGE)
+
+    # --- bytes
 
     def to_arrow(self) -> bytes:
-        """All of it, for `from_arrow`."""
-        return pickle.dumps(vars(self))
+        """All of it, for `from_arrow`. States that know the same have the same bytes."""
+        registers = self.partitions.registers
+        about = {
+            "log_partition": self.log_partition,
+            "options": asdict(self.options),
+            "coverage": state_format.coverage_to_json(self.known),
+            "silences": self.silence.silences,
+            "tombstones": self.tombstones.dump(),
+            "touched": sorted(self.touched),
+            "log_time": int(registers[fk.LOG_TIME]),
+            "log_minute": int(registers[fk.LOG_MINUTE]),
+        }
+        dump = state_format.PartitionsDump(self.partitions, self.pending)
+        return state_format.pack(
+            {
+                "about": json.dumps(about).encode(),
+                **dump.parts(is_complete=self.known.complete_from is not None),
+                "tombstones": state_format.batch_to_bytes(self.tombstones.rows),
+                "group_fold": self.groups.dump(),
+            }
+        )
 
     @classmethod
     def from_arrow(cls, data: bytes) -> "State":
-        """The state that `to_arrow` wrote. Raises KohortError if it is damaged."""
-        try:
-            return cls(**pickle.loads(data))  # the state is our own file
-        except Exception as error:
-            raise KohortError(f"damaged state: {error}") from error
+        """The state that `to_arrow` wrote.
 
-
-def minute_row(
-    log_partition: int, key: tuple[str, str, int], minute: dict[str, Any]
-) -> dict[str, Any]:
-    group, topic, partition = key
-    named = {"group": group, "topic": topic, "partition": partition}
-    row = {"log_partition": log_partition, **named, **minute}
-    return row | {"minute": minute["minute"] * 60_000_000}
+        Raises KohortError if the bytes are damaged, or of another version of the format.
+        """
+        parts = state_format.unpack(data)
+        about = json.loads(parts["about"])
+        partitions, pending = state_format.load_partitions(parts, about)
+        waiting = state_format.batch_from_bytes(parts["tombstones"])
+        state = cls(
+            about["log_partition"],
+            GroupOptions(**about["options"]),
+            state_format.coverage_from_json(about["coverage"]),
+            partitions,
+            pending,
+            Tombstones.load(about["tombstones"], waiting),
+            Silence([(start, end) for start, end in about["silences"]]),
+        )
+        state.groups.load(parts["group_fold"])
+        state.touched = set(about["touched"])
+        return state

@@ -1,0 +1,252 @@
+"""One call of the fold: runs of commits by machine code, other records one by one."""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.columnar import commit_fold_kernels as fk
+from kohort.columnar import commit_kernels as ck
+from kohort.history.arrow_columns import batch, constant, joined, numbers
+from kohort.history.commit_rows import CommitRows, unless_negative
+from kohort.history.interface import LogPosition
+from kohort.history.record_table import Pending, RecordTable, scratch
+from kohort.history.schema import GROUPS, TABLES, TIME
+from kohort.history.state import State
+from kohort.history.tombstones import Tombstone
+
+Array: TypeAlias = Any
+
+_US: Final = 1000
+_GROUP_TYPES: Final = frozenset({2, 3, 11, 17})
+"""Types of the records whose tombstone ends a group."""
+_MARKER_KINDS: Final = (None, "commit", "abort", "other")
+
+
+class Call:
+    """Folds the records of `table` into a state, which it changes."""
+
+    def __init__(self, state: State, table: RecordTable) -> None:
+        self._state = state
+        self._table = table
+        partitions = state.partitions
+        registers = partitions.registers
+        self._first_ids = partitions.find(table)
+        state.known.add(table)
+        self._log_times = _log_times(table, int(registers[fk.LOG_TIME]))
+        state.silence.look_ahead(int(registers[fk.LOG_TIME]), self._log_times)
+        self._heads = _link_producers(table.rows)
+        columns = table.rows.shape[1]
+        self._links: Array = np.empty(columns, np.int64)
+        self._out = scratch.table("out", fk.OUT_LINES, columns)
+        open_minutes = int(registers[fk.OPEN_MINUTES])
+        self._minutes = scratch.table("minutes", fk.MINUTES_LINES, columns + open_minutes)
+        registers[[fk.OUT, fk.MINUTES_OUT, fk.TOMBSTONES]] = 0
+
+    def run(self) -> None:
+        """Fold all records."""
+        first, end = self._table.first, self._table.rows.shape[1]
+        self._kernel(0, first)
+        is_other = self._table.rows[ck.CLASS] == ck.OTHER
+        is_other[:first] = False
+        others = np.flatnonzero(is_other)
+        at = first
+        for event in np.union1d(others, self._first_ids).tolist():
+            if event > at:
+                self._commits(at, event)
+            if is_other[event]:
+                self._apply(event)
+            else:
+                self._commits(event, event + 1)
+                self._name_topic(event)
+            at = event + 1
+        if at < end:
+            self._commits(at, end)
+
+    def _kernel(self, start: int, stop: int) -> None:
+        partitions = self._state.partitions
+        fk.fold_commits(
+            self._table.first, start, stop, self._table.rows, partitions.slots, partitions.groups,
+            self._heads, self._links, self._out, self._minutes, partitions.registers,
+        )  # fmt: skip
+
+    def _commits(self, start: int, stop: int) -> None:
+        """Fold records that are commits or markers."""
+        self._state.end_write()
+        registers = self._state.partitions.registers
+        before = int(registers[fk.OUT])
+        registers[fk.TOMBSTONES] = 0
+        self._kernel(start, stop)
+        self._state.silence.advance(stop - 1)
+        if registers[fk.TOMBSTONES]:
+            self._note_tombstones(before, int(registers[fk.OUT]))
+
+    def _apply(self, row: int) -> None:
+        """Apply a record that is neither."""
+        self._kernel(row, row + 1)
+        state, table = self._state, self._table
+        state.silence.advance(row)
+        key, value, position = table.key(row), table.value(row), self._position(row)
+        state.groups.apply(key, value, position)
+        if key is None or len(key) < 4:
+            return
+        size = int.from_bytes(key[2:4], "big")
+        group = key[4 : 4 + size].decode(errors="replace")
+        state.touched.add(group)
+        if value is None and int.from_bytes(key[:2], "big") in _GROUP_TYPES:
+            state.end_life(group)
+            state.tombstones.delete_group(group, self._batch(row))
+
+    def _position(self, row: int) -> LogPosition:
+        rows = self._table.rows
+        offset, time, *others = rows[fk.LOG_OFFSET : fk.PRODUCER_EPOCH + 1, row].tolist()
+        leader_epoch, batch_offset, producer_id, producer_epoch = (
+            None if number < 0 else number for number in others
+        )
+        return LogPosition(
+            offset, time // _US, leader_epoch, batch_offset, producer_id, producer_epoch,
+            self._state.known.is_exact(offset),
+        )  # fmt: skip
+
+    def _batch(self, row: int) -> int:
+        batch_offset = int(self._table.rows[fk.BATCH_OFFSET, row])
+        return batch_offset if batch_offset >= 0 else -1 - int(self._table.rows[fk.TIME, row])
+
+    def _name_topic(self, row: int) -> None:
+        partitions = self._state.partitions
+        topic = int(partitions.slots[self._table.rows[fk.SLOT, row], fk.TOPIC])
+        topic_id = int(self._table.rows[fk.TOPIC_ID, row])
+        self._state.groups.name_topic(
+            partitions.topic_ids.values[topic_id], partitions.topics.values[topic]
+        )
+
+    # --- tombstones
+
+    def _note_tombstones(self, start: int, stop: int) -> None:
+        for at in start + np.flatnonzero(self._out[fk.OUT_KIND, start:stop] == fk.TOMBSTONED):
+            self._note_tombstone(self._out[:, at].tolist())
+
+    def _note_tombstone(self, out: list[int]) -> None:
+        state, row = self._state, out[fk.OUT_ROW]
+        slot = self._table.rows[fk.SLOT, row]
+        group = state.partitions.group_names.values[out[fk.OUT_GROUP]]
+        topic = state.partitions.topics.values[out[fk.OUT_TOPIC]]
+        is_owned = state.partitions.slots[slot, fk.OWNER_OF] >= 0
+        tombstone = Tombstone(
+            out[fk.OUT_IN_FORCE],
+            topic,
+            self._is_aged(group, out),
+            bool(is_owned) or state.groups.subscribes(group, topic),
+            state.known.is_exact(out[fk.OUT_IN_FORCE]),
+        )
+        state.tombstones.add(group, self._batch(row), int(self._log_times[row]), tombstone)
+
+    def _is_aged(self, group: str, out: list[int]) -> bool | None:
+        if not out[fk.OUT_HAS_PREVIOUS]:
+            return None
+        now = out[fk.OUT_IN_FORCE_TIME] // _US
+        if out[fk.OUT_PREVIOUS_EXPIRE_TIME] >= 0:
+            return now >= out[fk.OUT_PREVIOUS_EXPIRE_TIME]
+        since = self._state.groups.empty_since(group)
+        if since is None:
+            since = out[fk.OUT_PREVIOUS_COMMIT_TIME]
+        return now - since >= self._state.options.retention_ms
+
+    # --- rows
+
+    def rows(self) -> dict[str, pa.RecordBatch]:
+        """The rows of tables that have some, after `run`."""
+        state, registers = self._state, self._state.partitions.registers
+        made = CommitRows(state.log_partition, state.partitions)
+        rows = self._group_rows()
+        out = self._out[:, : registers[fk.OUT]]
+        commits = made.rows(out, self._table, state.known)
+        is_bad = commits.column("error")
+        state.known.errors += len(is_bad) - is_bad.null_count
+        rows["commits"] = self._with_causes(commits, out[fk.OUT_KIND] == fk.TOMBSTONED)
+        minutes = self._minutes[:, : registers[fk.MINUTES_OUT]]
+        order = np.lexsort((minutes[fk.MINUTES_OFFSET], minutes[fk.MINUTES_MINUTE]))
+        rows["minutes"] = made.minutes(minutes[:, order])
+        state.pending = _still_pending(self._table)
+        state.free()
+        return rows
+
+    def _with_causes(self, commits: pa.RecordBatch, is_tombstone: Array) -> pa.RecordBatch:
+        """The rows that are complete: those of tombstones wait for their cause."""
+        tombstones = self._state.tombstones
+        if not tombstones.rows.num_rows and not is_tombstone.any():
+            return commits
+        waiting = commits.filter(pa.array(is_tombstone))
+        log_time = int(self._state.partitions.registers[fk.LOG_TIME])
+        known = tombstones.resolve(waiting, log_time, self._batch(-1))
+        return joined([commits.filter(pa.array(~is_tombstone)), known])
+
+    def _group_rows(self) -> dict[str, pa.RecordBatch]:
+        fold = self._state.groups
+        tables: dict[str, pa.RecordBatch] = {}
+        for name, some in fold.rows.items():
+            if some:
+                tables[name] = pa.RecordBatch.from_pylist(some, TABLES[name])
+                some.clear()
+        if "groups" in tables:
+            errors = tables["groups"].column("error")
+            self._state.known.errors += len(errors) - errors.null_count
+        markers = self._marker_rows()
+        if markers is not None:
+            groups = joined([tables.get("groups", markers.slice(0, 0)), markers])
+            tables["groups"] = groups.sort_by("log_offset")
+        return tables
+
+    def _marker_rows(self) -> pa.RecordBatch | None:
+        at = np.flatnonzero(self._table.rows[fk.MARKER, self._table.first :])
+        if not len(at):
+            return None
+        rows: Array = self._table.rows[:, self._table.first + at]
+        kinds = pa.array([_MARKER_KINDS[kind] for kind in rows[fk.MARKER].tolist()], pa.string())
+        other = GROUPS.field("other").type
+        columns = {
+            "log_partition": constant(self._state.log_partition, pa.int32(), len(at)),
+            "log_offset": numbers(rows[fk.LOG_OFFSET]),
+            "time": numbers(rows[fk.TIME], None, TIME),
+            "log_leader_epoch": unless_negative(rows[fk.LOG_LEADER_EPOCH], pa.int32()),
+            "batch_offset": unless_negative(rows[fk.BATCH_OFFSET]),
+            "producer_id": unless_negative(rows[fk.PRODUCER_ID]),
+            "producer_epoch": unless_negative(rows[fk.PRODUCER_EPOCH], pa.int16()),
+            "in_force": numbers(rows[fk.LOG_OFFSET]),
+            "type": constant("marker", pa.string(), len(at)),
+            "other": pa.StructArray.from_arrays(
+                [kinds, pa.nulls(len(at), pa.string())], fields=list(other)
+            ),
+        }
+        return batch(columns, GROUPS, len(at))
+
+
+def _log_times(table: RecordTable, before: int) -> Array:
+    """The running maximum of record time at each record; `before`: before the first one."""
+    times = np.maximum.accumulate(table.rows[fk.TIME, table.first :])
+    return np.concatenate([np.full(table.first, before), np.maximum(times, before)])
+
+
+def _link_producers(rows: Array) -> Array:
+    """Number the producers of open transactions and markers; none has a record yet."""
+    is_commit = (rows[ck.CLASS] == ck.COMMIT) & (rows[fk.IS_TRANSACTIONAL] == 1)
+    named = rows[fk.PRODUCER_ID] >= 0
+    at = np.flatnonzero((is_commit | (rows[ck.CLASS] == ck.CONTROL)) & named)
+    producers, numbers_of = np.unique(rows[fk.PRODUCER_ID, at], return_inverse=True)
+    rows[fk.PRODUCER] = -1
+    rows[fk.PRODUCER, at] = numbers_of
+    return np.full(len(producers), -1, np.int64)
+
+
+def _still_pending(table: RecordTable) -> Pending:
+    """The records of transactions that are open after the call."""
+    at = np.flatnonzero(table.rows[fk.IS_PENDING])
+    if not len(at):
+        return Pending.none()
+    rows: Array = np.ascontiguousarray(table.rows[:, at])
+    sizes = rows[ck.METADATA_SIZE]
+    metadata: Array = np.empty(int(sizes.sum()), np.uint8)
+    parts = np.ascontiguousarray(rows[[ck.METADATA_AT, ck.METADATA_SIZE]])
+    ck.gather(table.values.data, table.earlier.metadata, len(metadata), parts, metadata)
+    rows[ck.METADATA_AT] = np.cumsum(sizes) - sizes - len(metadata)
+    return Pending(rows, metadata)

@@ -1,0 +1,176 @@
+"""Rows of `commits` and `minutes`, column by column, from what the kernels wrote."""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.columnar import commit_fold_kernels as fk
+from kohort.columnar import commit_kernels as ck
+from kohort.coordinator.records import decode
+from kohort.coordinator_common import CorruptRecordError
+from kohort.history.arrow_columns import batch, choice, constant, numbers, strings, text_array
+from kohort.history.coverage import Coverage
+from kohort.history.partitions import Names, Partitions
+from kohort.history.record_table import Pending, RecordTable, Strings
+from kohort.history.schema import COMMITS, MINUTES, TIME
+
+Array: TypeAlias = Any
+Columns: TypeAlias = dict[str, pa.Array]
+
+_KINDS: Final = text_array(
+    [None, "first", "advance", "repeat", "rewind", "superseded", "tombstone"]
+)
+_ORIGINS: Final = text_array([None, "member", "outside", "transaction"])
+_TXNS: Final = text_array([None, "committed", "aborted", "open", "assumed"])
+_COMMITTED, _ABORTED, _OPEN, _ASSUMED = range(1, 5)
+_CERTAINTIES: Final = text_array([None, "exact", "unknown"])
+_LATEST_MS: Final = (2**63 - 1) // 1000
+
+
+class CommitRows:
+    """Makes rows of one log partition."""
+
+    def __init__(self, log_partition: int, partitions: Partitions) -> None:
+        self._log_partition = log_partition
+        self._partitions = partitions
+
+    def rows(self, out: Array, table: RecordTable, coverage: Coverage) -> pa.RecordBatch:
+        """Rows of `commits` from what `fold_commits` wrote."""
+        records: Array = table.rows[:, out[fk.OUT_ROW]]
+        columns = self._record_columns(records, table, out[fk.OUT_ROW])
+        kinds = out[fk.OUT_KIND]
+        counts = kinds != fk.NOTHING
+        previous, has_previous = out[fk.OUT_PREVIOUS].copy(), out[fk.OUT_HAS_PREVIOUS] != 0
+        certainties = np.where(coverage.are_exact(out[fk.OUT_IN_FORCE]), 1, 2)
+        columns |= {
+            "txn": choice(_transactions(records, counts), _TXNS),
+            "in_force": numbers(out[fk.OUT_IN_FORCE].copy(), counts),
+            "group": self._named(out[fk.OUT_GROUP], self._partitions.group_names),
+            "topic": self._named(out[fk.OUT_TOPIC], self._partitions.topics),
+            "in_force_time": numbers(out[fk.OUT_IN_FORCE_TIME].copy(), counts, TIME),
+            "previous": numbers(previous, has_previous),
+            "previous_time": numbers(out[fk.OUT_PREVIOUS_TIME].copy(), has_previous, TIME),
+            "advance": numbers(
+                records[ck.COMMITTED] - previous, (kinds >= fk.ADVANCE) & (kinds <= fk.REWIND)
+            ),
+            "kind": choice(kinds, _KINDS),
+            "certainty": choice(np.where(counts, certainties, 0), _CERTAINTIES),
+        }
+        return batch(columns, COMMITS, len(kinds))
+
+    def _record_columns(self, records: Array, table: RecordTable, at: Array) -> Columns:
+        """Columns that the record itself decides; `at`: where it is in the table."""
+        classes = records[ck.CLASS]
+        is_commit, has_key = classes == ck.COMMIT, classes != ck.BAD_KEY
+        rows = len(classes)
+        columns: Columns = {
+            "log_partition": constant(self._log_partition, pa.int32(), rows),
+            "type": constant("offset", pa.string(), rows),
+            "log_offset": numbers(records[fk.LOG_OFFSET]),
+            "time": numbers(records[fk.TIME], None, TIME),
+            "log_leader_epoch": unless_negative(records[fk.LOG_LEADER_EPOCH], pa.int32()),
+            "batch_offset": unless_negative(records[fk.BATCH_OFFSET]),
+            "producer_id": unless_negative(records[fk.PRODUCER_ID]),
+            "producer_epoch": unless_negative(records[fk.PRODUCER_EPOCH], pa.int16()),
+            "version": numbers(records[ck.VERSION], is_commit, pa.int16()),
+            "life": unless_negative(records[fk.LIFE]),
+            "partition": numbers(records[ck.PARTITION], has_key, pa.int32()),
+            "topic_id": self._topic_ids(records[fk.TOPIC_ID]),
+            "committed": numbers(records[ck.COMMITTED], is_commit),
+            "leader_epoch": unless_negative(records[ck.LEADER_EPOCH], pa.int32()),
+            "metadata": _metadata(records, is_commit, table),
+            "commit_time": _times(records[ck.COMMIT_TIME]),
+            "expire_time": _times(records[ck.EXPIRE_TIME]),
+            "origin": choice(records[fk.ORIGIN], _ORIGINS),
+        }
+        columns |= self._owner_columns(records[fk.OWNER])
+        is_bad = (classes == ck.BAD_KEY) | (classes == ck.BAD_VALUE)
+        if is_bad.any():
+            columns |= _errors(table, at, is_bad)
+        return columns
+
+    def _named(self, codes: Array, names: Names) -> pa.Array:
+        return choice(codes, names.arrow)
+
+    def _topic_ids(self, codes: Array) -> pa.Array:
+        return choice(codes, self._partitions.topic_ids.arrow)
+
+    def _owner_columns(self, owners: Array) -> Columns:
+        if not len(owners) or owners.max() < 0:
+            return {}
+        known = self._partitions.owner_columns()
+        return {name: choice(owners, column) for name, column in known.items()}
+
+    def open_rows(self, pending: Pending, coverage: Coverage) -> pa.RecordBatch:
+        """Rows of records of open transactions."""
+        out: Array = np.zeros((fk.OUT_LINES, pending.size), np.int64)
+        slots = self._partitions.slots[pending.rows[fk.SLOT]]
+        out[fk.OUT_ROW] = np.arange(pending.size)
+        out[fk.OUT_GROUP], out[fk.OUT_TOPIC] = slots[:, fk.GROUP], slots[:, fk.TOPIC]
+        nothing = Strings.of(pa.array([], pa.binary()))
+        return self.rows(out, RecordTable(pending.rows, nothing, nothing, pending), coverage)
+
+    def minutes(self, lines: Array) -> pa.RecordBatch:
+        """Rows of `minutes`."""
+        columns = {
+            "log_partition": constant(self._log_partition, pa.int32(), lines.shape[1]),
+            "group": self._named(lines[fk.MINUTES_GROUP], self._partitions.group_names),
+            "topic": self._named(lines[fk.MINUTES_TOPIC], self._partitions.topics),
+            "partition": numbers(lines[fk.MINUTES_PARTITION], None, pa.int32()),
+            "minute": numbers(lines[fk.MINUTES_MINUTE] * fk.MINUTE_US, None, TIME),
+            "log_offset": numbers(lines[fk.MINUTES_OFFSET].copy()),
+            "commits": numbers(lines[fk.MINUTES_COMMITS], None, pa.int32()),
+            "last": numbers(lines[fk.MINUTES_LAST].copy()),
+            "sum_advance": numbers(lines[fk.MINUTES_SUM].copy()),
+            "least_advance": numbers(
+                lines[fk.MINUTES_LEAST].copy(), lines[fk.MINUTES_LEAST] != fk.NONE
+            ),
+            "longest_gap_ms": unless_negative(lines[fk.MINUTES_GAP].copy()),
+        }
+        return batch(columns, MINUTES, lines.shape[1])
+
+
+def _transactions(records: Array, counts: Array) -> Array:
+    codes = np.where(records[fk.IS_TRANSACTIONAL] == 2, _ASSUMED, 0)
+    own = (records[ck.CLASS] == ck.COMMIT) & (records[fk.PRODUCER] >= 0)
+    codes[own] = np.where(counts[own], _COMMITTED, _ABORTED)
+    codes[own & (records[fk.IS_PENDING] != 0)] = _OPEN
+    return codes
+
+
+def unless_negative(values: Array, kind: pa.DataType | None = None) -> pa.Array:
+    """A column of numbers; null below 0."""
+    return numbers(values, values >= 0, kind)
+
+
+def _times(ms: Array) -> pa.Array:
+    """Times in ms; -1 is none."""
+    return numbers(np.clip(ms, -_LATEST_MS, _LATEST_MS) * 1000, ms != -1, TIME)
+
+
+def _metadata(records: Array, is_commit: Array, table: RecordTable) -> pa.Array:
+    sizes = records[ck.METADATA_SIZE]
+    total = int(sizes.sum())
+    data = np.empty(total, np.uint8)
+    if total:
+        parts = np.ascontiguousarray(records[[ck.METADATA_AT, ck.METADATA_SIZE]])
+        ck.gather(table.values.data, table.earlier.metadata, total, parts, data)
+    return strings(data, sizes, is_commit)
+
+
+def _errors(table: RecordTable, at: Array, is_bad: Array) -> Columns:
+    """The records that do not follow the schema, and why."""
+    bad = np.flatnonzero(is_bad).tolist()
+    values: dict[str, list[Any]] = {
+        name: [None] * len(at) for name in ("error", "raw_key", "raw_value")
+    }
+    for row in bad:
+        index = int(at[row]) - table.first
+        key, value = table.keys.at(index) or b"", table.values.at(index)
+        values["raw_key"][row], values["raw_value"][row] = key, value
+        try:
+            decode(key, value)
+        except CorruptRecordError as error:
+            values["error"][row] = str(error)
+    return {name: pa.array(column, COMMITS.field(name).type) for name, column in values.items()}

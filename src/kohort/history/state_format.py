@@ -1,0 +1,283 @@
+"""The bytes of a state: Arrow streams by name, in one more Arrow stream with their checksum.
+
+States that know the same have the same bytes, however they came to be: partitions are in the order
+of their keys, numbers for names are given anew, and what no longer matters is left out.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import xxhash
+
+from kohort.columnar import commit_fold_kernels as fk
+from kohort.columnar import commit_kernels as ck
+from kohort.errors import KohortError
+from kohort.history.arrow_columns import strings
+from kohort.history.coverage import Coverage
+from kohort.history.interface import Owner
+from kohort.history.partitions import Partitions
+from kohort.history.record_table import Pending
+
+Array: TypeAlias = Any
+
+VERSION: Final = b"1"
+_FORMAT: Final = b"kohort.history.state"
+_SCHEMA: Final = pa.schema([pa.field("name", pa.string()), pa.field("data", pa.binary())])
+_ZSTD: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+
+_SLOT_COLUMNS: Final = {
+    "seen": fk.WAS_SEEN,
+    "owner": fk.OWNER_OF,
+    "record": fk.RECORD,
+    "has_value": fk.HAS_VALUE,
+    "value": fk.VALUE,
+    "time": fk.VALUE_TIME,
+    "commit_time": fk.VALUE_COMMIT_TIME,
+    "expire_time": fk.VALUE_EXPIRE_TIME,
+    "before_assigned": fk.BEFORE_ASSIGNED,
+    "since_assigned": fk.SINCE_ASSIGNED,
+    "minute": fk.MINUTE,
+    "minute_commits": fk.MINUTE_COMMITS,
+    "minute_sum": fk.MINUTE_SUM,
+    "minute_least": fk.MINUTE_LEAST,
+    "minute_gap": fk.MINUTE_GAP,
+    "gaps": fk.GAPS,
+    **{f"gap{at}": fk.FIRST_GAP + at for at in range(fk.KEPT_GAPS)},
+}
+_PENDING_LINES: Final = {
+    "kind": ck.KEY_KIND,
+    "group_size": ck.GROUP_SIZE,
+    "partition": ck.PARTITION,
+    "version": ck.VERSION,
+    "committed": ck.COMMITTED,
+    "leader_epoch": ck.LEADER_EPOCH,
+    "commit_time": ck.COMMIT_TIME,
+    "expire_time": ck.EXPIRE_TIME,
+    "has_id": ck.HAS_ID,
+    "id_high": ck.ID_HIGH,
+    "id_low": ck.ID_LOW,
+    "log_offset": fk.LOG_OFFSET,
+    "time": fk.TIME,
+    "log_leader_epoch": fk.LOG_LEADER_EPOCH,
+    "batch_offset": fk.BATCH_OFFSET,
+    "producer_id": fk.PRODUCER_ID,
+    "producer_epoch": fk.PRODUCER_EPOCH,
+    "owner": fk.OWNER,
+    "origin": fk.ORIGIN,
+    "life": fk.LIFE,
+    "slot": fk.SLOT,
+}
+
+
+# --- the container
+
+
+def pack(parts: Mapping[str, bytes]) -> bytes:
+    """The parts in one stream, with a checksum."""
+    names, data = pa.array(parts.keys(), pa.string()), pa.array(parts.values(), pa.binary())
+    about = {b"format": _FORMAT, b"version": VERSION, b"xxh3": _checksum(parts)}
+    batch = pa.RecordBatch.from_arrays([names, data], schema=_SCHEMA.with_metadata(about))
+    return _stream(batch)
+
+
+def unpack(data: bytes) -> dict[str, bytes]:
+    """The parts. Raises KohortError if they are damaged, or of another version."""
+    try:
+        table = pa.ipc.open_stream(data).read_all()
+        about = table.schema.metadata or {}
+        columns = [table.column(name).to_pylist() for name in _SCHEMA.names]
+        parts = dict(zip(*columns, strict=True))
+    except (pa.ArrowException, KeyError, OSError, ValueError) as error:
+        raise KohortError(f"the state of a history is damaged: {error}") from error
+    if about.get(b"format") != _FORMAT:
+        raise KohortError("the state of a history is damaged: this is none")
+    if about.get(b"version") != VERSION:
+        raise KohortError(
+            f"the state of a history has version {about.get(b'version', b'?').decode()}, this "
+            f"program reads version {VERSION.decode()}: build the history again"
+        )
+    if about.get(b"xxh3") != _checksum(parts):
+        raise KohortError("the state of a history is damaged: its checksum is another")
+    return parts
+
+
+def _checksum(parts: Mapping[str, bytes]) -> bytes:
+    digest = xxhash.xxh3_64()
+    for name, data in parts.items():
+        digest.update(name.encode())
+        digest.update(data)
+    return digest.hexdigest().encode()
+
+
+def _stream(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_ZSTD) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _batch(data: bytes) -> pa.RecordBatch:
+    return pa.ipc.open_stream(data).read_next_batch()
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+# --- partitions
+
+
+class PartitionsDump:
+    """The slots in the order of their keys, and numbers for the owners that are left."""
+
+    def __init__(self, partitions: Partitions, pending: Pending) -> None:
+        self._partitions = partitions
+        self._pending = pending
+        slots = partitions.slots
+        used = np.flatnonzero(slots[: partitions.registers[fk.SLOTS], fk.IS_USED])
+        keys = _keys(partitions, used)
+        order = pc.sort_indices(keys)
+        self._keys = keys.take(order)
+        self._slots = used[order.to_numpy()]
+        self._places = np.full(len(slots), -1, np.int64)
+        self._places[self._slots] = np.arange(len(used))
+
+    def parts(self, *, is_complete: bool) -> dict[str, bytes]:
+        """`is_complete`: which keys occurred does not matter any more."""
+        values: Array = self._partitions.slots[self._slots]
+        _leave_out(values)
+        if is_complete:
+            values[:, fk.WAS_SEEN] = 0
+        owners = _Renumbered()
+        values[:, fk.OWNER_OF] = owners.numbers(values[:, fk.OWNER_OF])
+        columns = {"key": self._keys}
+        columns |= {name: pa.array(values[:, at]) for name, at in _SLOT_COLUMNS.items()}
+        pending = self._pending_columns(owners)
+        used = [self._partitions.owners.values[number] for number in owners.used]
+        owner_rows = [owner._asdict() for owner in used]
+        return {
+            "partitions": _stream(pa.RecordBatch.from_pydict(columns)),
+            "groups": _stream(self._groups()),
+            "pending": _stream(pa.RecordBatch.from_pydict(pending)),
+            "owners": to_json(owner_rows),
+        }
+
+    def _groups(self) -> pa.RecordBatch:
+        names, groups = self._partitions.group_names.values, self._partitions.groups
+        kept = groups[: len(names)]
+        is_kept = (kept[:, fk.GROUP_LIFE] >= 0) | (kept[:, fk.GROUP_HAS_MEMBERS] != 0)
+        at = sorted(np.flatnonzero(is_kept).tolist(), key=names.__getitem__)
+        return pa.RecordBatch.from_pydict({
+            "group": pa.array([names[number] for number in at], pa.string()),
+            "life": pa.array(kept[at, fk.GROUP_LIFE]),
+            "has_members": pa.array(kept[at, fk.GROUP_HAS_MEMBERS]),
+        })  # fmt: skip
+
+    def _pending_columns(self, owners: "_Renumbered") -> dict[str, pa.Array]:
+        rows = self._pending.rows.copy()
+        rows[fk.SLOT] = self._places[rows[fk.SLOT]]
+        rows[fk.OWNER] = owners.numbers(rows[fk.OWNER])
+        columns = {name: pa.array(rows[at]) for name, at in _PENDING_LINES.items()}
+        sizes = rows[ck.METADATA_SIZE]
+        columns["metadata"] = strings(self._pending.metadata, sizes)
+        return columns
+
+
+class _Renumbered:
+    """Numbers from 0 on for others, in the order of their first use."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {-1: -1}
+
+    def numbers(self, old: Array) -> Array:
+        new = [self._numbers.setdefault(number, len(self._numbers) - 1) for number in old.tolist()]
+        return np.array(new, np.int64)
+
+    @property
+    def used(self) -> list[int]:
+        return list(self._numbers)[1:]
+
+
+def _keys(partitions: Partitions, used: Array) -> pa.Array:
+    slots = partitions.slots[used]
+    parts = np.ascontiguousarray(slots[:, [fk.ARENA_AT, fk.ARENA_SIZE]].T)
+    data: Array = np.empty(int(parts[1].sum()), np.uint8)
+    ck.gather(partitions.arena, data[:0], len(data), parts, data)
+    return strings(data, parts[1], kind=pa.binary())
+
+
+def _leave_out(values: Array) -> None:
+    """Overwrite what says nothing, such as the gaps before a tombstone."""
+    has_no_record = (values[:, fk.HAS_VALUE] == 0) & (values[:, fk.PENDING] == 0)
+    values[has_no_record, fk.RECORD] = -1
+    values[values[:, fk.MINUTE] == fk.NONE, fk.MINUTE_COMMITS : fk.MINUTE_GAP + 1] = 0
+    for at in range(fk.KEPT_GAPS):
+        values[values[:, fk.GAPS] <= at, fk.FIRST_GAP + at] = 0
+
+
+def load_partitions(
+    parts: Mapping[str, bytes], registers: Mapping[str, int]
+) -> tuple[Partitions, Pending]:
+    """What `PartitionsDump` has written."""
+    table = _batch(parts["partitions"])
+    partitions = Partitions()
+    slots = partitions.create(table.column("key"))
+    values = partitions.slots
+    for name, at in _SLOT_COLUMNS.items():
+        values[slots, at] = table.column(name).to_numpy()
+    for owner in json.loads(parts["owners"]):
+        partitions.owners.number(Owner(**owner))
+    groups = _batch(parts["groups"])
+    numbers = [partitions.group_number(group) for group in groups.column("group").to_pylist()]
+    partitions.groups[numbers, fk.GROUP_LIFE] = groups.column("life").to_numpy()
+    partitions.groups[numbers, fk.GROUP_HAS_MEMBERS] = groups.column("has_members").to_numpy()
+    pending = _load_pending(_batch(parts["pending"]), partitions, slots)
+    minutes = values[slots, fk.MINUTE]
+    partitions.registers[fk.OPEN_MINUTES] = np.count_nonzero(minutes != fk.NONE)
+    partitions.registers[fk.LOG_TIME] = registers["log_time"]
+    partitions.registers[fk.LOG_MINUTE] = registers["log_minute"]
+    return partitions, pending
+
+
+def _load_pending(batch: pa.RecordBatch, partitions: Partitions, slots: Array) -> Pending:
+    rows: Array = np.zeros((fk.RECORD_LINES, batch.num_rows), np.int64)
+    for name, at in _PENDING_LINES.items():
+        rows[at] = batch.column(name).to_numpy()
+    rows[ck.CLASS], rows[fk.IS_TRANSACTIONAL], rows[fk.IS_PENDING] = ck.COMMIT, 1, 1
+    rows[fk.SLOT] = slots[rows[fk.SLOT]]
+    np.add.at(partitions.slots, (rows[fk.SLOT], fk.PENDING), 1)
+    rows[fk.TOPIC_ID] = [
+        partitions.topic_ids.number(UUID(bytes=np.array(pair, ">i8").tobytes())) if has_id else -1
+        for has_id, *pair in rows[[ck.HAS_ID, ck.ID_HIGH, ck.ID_LOW]].T.tolist()
+    ]
+    texts = [text.encode() for text in batch.column("metadata").to_pylist()]
+    sizes = np.array([len(text) for text in texts], np.int64)
+    rows[ck.METADATA_SIZE] = sizes
+    rows[ck.METADATA_AT] = np.cumsum(sizes) - sizes - sizes.sum()
+    return Pending(rows, np.frombuffer(b"".join(texts), np.uint8))
+
+
+# --- the rest
+
+
+def coverage_to_json(coverage: Coverage) -> dict[str, Any]:
+    return asdict(coverage) | {"seen": sorted(b64encode(key).decode() for key in coverage.seen)}
+
+
+def coverage_from_json(values: dict[str, Any]) -> Coverage:
+    return Coverage(**values | {"seen": {b64decode(key) for key in values["seen"]}})
+
+
+def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
+    return _stream(batch)
+
+
+def batch_from_bytes(data: bytes) -> pa.RecordBatch:
+    return _batch(data)

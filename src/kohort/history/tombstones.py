@@ -1,0 +1,154 @@
+"""Why offsets were deleted: their tombstones do not say, but what is around them does.
+
+The first that fits:
+
+| evidence | cause |
+|---|---|
+| all offsets that the group lost in the batch were as old as the retention | expired |
+| the batch has the group's tombstone too | group deleted |
+| members subscribe to the topic, or other groups lose it within 10 s | topic deleted |
+| else | offsets deleted |
+
+So the rows of tombstones wait until their batch is over and 10 s of the log's time have passed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.history.arrow_columns import joined
+from kohort.history.schema import COMMITS
+
+_TOGETHER_US: Final = 10_000_000
+"""A topic's offsets are deleted in all groups within this time."""
+Batch: TypeAlias = int
+"""Batch offset; of an archive, which has none, -1 - record time in µs."""
+
+
+class Tombstone(NamedTuple):
+    """The deletion of an offset, and what was known then."""
+
+    log_offset: int
+    topic: str
+    is_aged: bool | None
+    """Whether its offset was as old as the retention; None: there was none."""
+    is_subscribed: bool
+    is_certain: bool
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """All tombstones of a group in one batch."""
+
+    log_time: int
+    """Of the last one, in µs."""
+    tombstones: list[Tombstone] = field(default_factory=list)
+    has_group: bool = False
+    """Whether the group's tombstone is there too."""
+
+    @property
+    def is_expired(self) -> bool:
+        known = [each.is_aged for each in self.tombstones if each.is_aged is not None]
+        return bool(known) and all(known)
+
+
+class Tombstones:
+    """Rows of tombstones whose cause is not known yet."""
+
+    def __init__(self) -> None:
+        self.rows: pa.RecordBatch = pa.RecordBatch.from_pylist([], COMMITS)
+        self._deletions: dict[tuple[str, Batch], _Deletion] = {}
+        self._lost: dict[str, dict[tuple[str, int], None]] = {}
+        """Topic → the groups that lost it, with the time."""
+
+    def add(self, group: str, batch: Batch, log_time: int, tombstone: Tombstone) -> None:
+        deletion = self._deletions.setdefault((group, batch), _Deletion(log_time))
+        deletion.log_time = log_time
+        deletion.tombstones.append(tombstone)
+        self._lost.setdefault(tombstone.topic, {})[group, log_time] = None
+
+    def delete_group(self, group: str, batch: Batch) -> None:
+        """The batch has the group's own tombstone."""
+        deletion = self._deletions.get((group, batch))
+        if deletion is not None:
+            deletion.has_group = True
+
+    def are_expired(self, group: str, batch: Batch | None) -> bool | None:
+        """Whether all offsets that the batch deleted had expired; None: it deleted none.
+
+        `batch` None: the last one that deleted some.
+        """
+        if batch is None:
+            batch = max((key[1] for key in self._deletions if key[0] == group), default=None)
+        deletion = None if batch is None else self._deletions.get((group, batch))
+        return None if deletion is None else deletion.is_expired
+
+    def resolve(self, rows: pa.RecordBatch, log_time: int, batch: Batch) -> pa.RecordBatch:
+        """Add rows, whose cause is null. Returns the rows whose cause is known now, with it.
+
+        `log_time`, `batch`: of the last record that was folded.
+        """
+        causes: dict[int, str | None] = {}
+        for key, deletion in list(self._deletions.items()):
+            if key[1] != batch and deletion.log_time + _TOGETHER_US < log_time:
+                del self._deletions[key]
+                for each in deletion.tombstones:
+                    causes[each.log_offset] = self._cause(key[0], deletion, each)
+        self._forget(log_time)
+        rows = joined([self.rows, rows])
+        if not causes:
+            self.rows = rows
+            return rows.slice(0, 0)
+        offsets = rows.column("log_offset").to_numpy()
+        is_known = np.isin(offsets, np.fromiter(causes, np.int64, len(causes)))
+        self.rows = rows.filter(pa.array(~is_known))
+        known = rows.filter(pa.array(is_known))
+        index = known.schema.get_field_index("cause")
+        column = pa.array([causes[at] for at in offsets[is_known].tolist()], pa.string())
+        return known.set_column(index, known.schema.field(index), column)
+
+    def _cause(self, group: str, deletion: _Deletion, tombstone: Tombstone) -> str | None:
+        if not tombstone.is_certain:
+            return None
+        if deletion.is_expired:
+            return "expired"
+        if deletion.has_group:
+            return "group deleted"
+        others = (
+            abs(time - deletion.log_time) <= _TOGETHER_US
+            for other, time in self._lost.get(tombstone.topic, ())
+            if other != group
+        )
+        return "topic deleted" if tombstone.is_subscribed or any(others) else "offsets deleted"
+
+    def _forget(self, log_time: int) -> None:
+        """Forget what can no longer matter."""
+        for topic, groups in list(self._lost.items()):
+            kept = {key: None for key in groups if key[1] >= log_time - 2 * _TOGETHER_US}
+            if kept:
+                self._lost[topic] = kept
+            else:
+                del self._lost[topic]
+
+    def dump(self) -> dict[str, Any]:
+        """All but `rows`, as JSON has it."""
+        deletions = [
+            [group, batch, each.log_time, each.has_group, sorted(each.tombstones)]
+            for (group, batch), each in sorted(self._deletions.items())
+        ]
+        lost = {topic: sorted(groups) for topic, groups in sorted(self._lost.items())}
+        return {"deletions": deletions, "lost": lost}
+
+    @classmethod
+    def load(cls, data: dict[str, Any], rows: pa.RecordBatch) -> "Tombstones":
+        loaded = cls()
+        loaded.rows = rows
+        for group, batch, log_time, has_group, tombstones in data["deletions"]:
+            loaded._deletions[group, batch] = _Deletion(
+                log_time, [Tombstone(*each) for each in tombstones], has_group
+            )
+        for topic, groups in data["lost"].items():
+            loaded._lost[topic] = dict.fromkeys((group, time) for group, time in groups)
+        return loaded
