@@ -81,9 +81,11 @@ def reload(log: Iterable[Entry]) -> Shard:
 
 
 class GroupMachine(RuleBasedStateMachine):
+    BENCH = Bench
+
     def __init__(self) -> None:
         super().__init__()
-        self.bench = Bench(CONFIG)
+        self.bench = self.BENCH(CONFIG)
         self.ids: dict[str, list[str]] = {group: ["nobody"] for group in GROUPS}
         """Every member id that was ever handed out."""
         self.generations: dict[str, int] = {}

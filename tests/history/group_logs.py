@@ -100,6 +100,7 @@ def fold_all(
     fold = GroupFold(log_partition=log_partition, commits=commits, options=options)
     for record in log:
         apply(fold, commits, record)
+    fold.end_write()
     return Tables.of(fold)
 
 

@@ -12,13 +12,13 @@ The log says that a member is gone, not why. The first that fits:
 
 A coordinator that was down restarts all sessions, so that members that left meanwhile seem to
 vanish. Then the whole log partition is silent between the last commit and the removal, for longer
-than a session, a usual gap between commits and a heartbeat interval take.
+than the timeout, a usual gap between commits and a heartbeat interval take.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kohort.history.group_state import AWAY, GroupState, Member, Ownership
+from kohort.history.group_state import GroupState, Member, Ownership
 from kohort.history.interface import CommitTimes
 from kohort.types import TopicPartition
 
@@ -39,8 +39,7 @@ def departure(
     commits: CommitTimes,
 ) -> str:
     """How a member ended that was not replaced. `owned`: its partitions; times in ms."""
-    current = state.currents.get(member.member_id)
-    if current is not None and current.epoch == AWAY:
+    if member.is_away:
         return LEFT  # A static member that said so, and did not return.
     last, usual_gap = _last_commit(state.group, owned, commits)
     if last is None:
@@ -48,13 +47,13 @@ def departure(
     gap = removed_at - last
     if gap < session_ms:
         return LEFT
-    longest_ms = session_ms + session_ms // 3 + usual_gap
+    timeout_ms = member.rebalance_timeout_ms
+    is_late = timeout_ms is not None and gap >= timeout_ms > session_ms
+    limit_ms = timeout_ms if timeout_ms is not None and is_late else session_ms
+    longest_ms = limit_ms + session_ms // 3 + usual_gap
     if gap > longest_ms and commits.was_silent(last, removed_at):
         return UNKNOWN
-    timeout_ms = member.rebalance_timeout_ms
-    if timeout_ms is not None and gap >= timeout_ms > session_ms:
-        return OUT_OF_POLL_LOOP
-    return VANISHED
+    return OUT_OF_POLL_LOOP if is_late else VANISHED
 
 
 def _last_commit(

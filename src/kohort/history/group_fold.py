@@ -276,7 +276,8 @@ class GroupFold:
                     continue
             elif state is None or life != state.life:
                 if state is not None:
-                    self._end_life(state, ended or at._replace(timestamp=_UNKNOWN_TIME), record)
+                    unknown = at._replace(timestamp=_UNKNOWN_TIME, is_complete=False)
+                    self._end_life(state, ended or unknown, record)
                 state = self._groups[write.group] = GroupState(write.group, life)
                 modern = ended = None
             for topic_id, name in record.topics:

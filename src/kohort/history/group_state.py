@@ -12,7 +12,7 @@ from kohort.types import TopicPartition
 
 STABLE: Final = "STABLE"
 AWAY: Final = -2
-"""Epoch of a static member that left and will return."""
+"""Epoch of a static member that is away."""
 
 IdPartition = tuple[str, int]
 """(topic id, partition)"""
@@ -54,6 +54,8 @@ class Member:
     """Subscribed topics."""
     regex: str | None = None
     assignor: str | None = None
+    is_away: bool = False
+    """A static member that left and will return."""
     replaces: str | None = None
 
 

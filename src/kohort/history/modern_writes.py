@@ -19,6 +19,7 @@ from typing import Any, Final
 from kohort.history.group_changes import GroupChanges, NewOwner
 from kohort.history.group_records import GroupRecord
 from kohort.history.group_state import (
+    AWAY,
     Current,
     Generation,
     GroupState,
@@ -93,7 +94,7 @@ class ModernWrite:
             self._set_current(member_id, None)
             return
         # After compaction, a member may follow its assignment.
-        self._known(member_id, at)
+        self._known(member_id, at).is_away = content["epoch"] == AWAY
         self._departed.pop(member_id, None)
         current = Current(
             content["epoch"],

@@ -68,6 +68,7 @@ def compact(log):
 
 
 class ConsumerGroupMachine(RuleBasedStateMachine):
+    BENCH = Bench
     PARTITIONS = 2
     """Of a topic at first."""
 
@@ -76,7 +77,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.counts = dict.fromkeys(NAMES, self.PARTITIONS)
         self.ids = {name: UUID(int=number) for number, name in enumerate(NAMES, start=1)}
         self.version = 1
-        self.bench = Bench(CONFIG, topics=self.topics())
+        self.bench = self.BENCH(CONFIG, topics=self.topics())
         self.clients = [Client(number) for number in range(6)]
         self.group_epoch = 0
         self.target_epoch = 0

@@ -181,9 +181,11 @@ def compact(log):
 
 
 class MigrationMachine(RuleBasedStateMachine):
+    BENCH = Bench
+
     def __init__(self):
         super().__init__()
-        self.bench = Bench(CONFIG, topics=TOPICS)
+        self.bench = self.BENCH(CONFIG, topics=TOPICS)
         self.incarnations = 0
         self.clients = [self.client("eager", 0), self.client("cooperative", 1)]
         self.epoch = 0

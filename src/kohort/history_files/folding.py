@@ -1,0 +1,140 @@
+"""The work of a task: reads ranges of log partitions, folds them, writes rows and states."""
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.history.schema import RECORDS
+from kohort.history_files.directory import STATES
+from kohort.history_files.file_system import Files
+from kohort.history_files.snapshot import StoredFile, StoredState, file_from_json, file_to_json
+from kohort.history_files.table_files import TableFiles
+
+if TYPE_CHECKING:
+    from kohort.history.state import State
+
+_NAME_BYTES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Records of one log partition with offsets in [start, end), to be folded into `state`."""
+
+    log_partition: int
+    start: int
+    end: int
+    state: str | None
+    """File of the state at `start`; None: no record was read yet."""
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+Reader: TypeAlias = Callable[[LogRange], Iterable[pa.RecordBatch]]
+"""Reads the records of a range in ascending offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task wrote. Its files and their names are durable."""
+
+    files: tuple[StoredFile, ...]
+    states: Mapping[int, StoredState]
+
+    def to_json(self) -> str:
+        states = {str(number): asdict(state) for number, state in self.states.items()}
+        return json.dumps({"files": list(map(file_to_json, self.files)), "states": states})
+
+    @classmethod
+    def from_json(cls, text: str) -> "TaskResult":
+        values = json.loads(text)
+        return cls(
+            tuple(map(file_from_json, values["files"])),
+            {int(number): StoredState(**state) for number, state in values["states"].items()},
+        )
+
+
+def fold_ranges(files: Files, ranges: Sequence[LogRange], read: Reader) -> TaskResult:
+    """Fold `ranges`, one after the other, into files that no other attempt has."""
+    tables = TableFiles(files, _name(ranges), secrets.token_hex(_NAME_BYTES))
+    try:
+        states = {each.log_partition: _fold_range(files, tables, each, read) for each in ranges}
+        return TaskResult(tuple(tables.close()), states)
+    except BaseException:
+        tables.abandon()
+        raise
+
+
+def _fold_range(files: Files, tables: TableFiles, log_range: LogRange, read: Reader) -> StoredState:
+    """Write the rows of a range, and the state at its end."""
+    state, is_changed = _fold(tables, log_range, _state(files, log_range), read)
+    if not is_changed:
+        return StoredState(log_range.end, log_range.state)
+    directory = f"{STATES}/{log_range.log_partition}"
+    path = f"{directory}/{log_range.end}-{tables.attempt}.arrow"
+    files.make_directory(directory)
+    with files.create(path) as file:
+        file.write(state.to_arrow())
+    files.sync_directories([directory])
+    return StoredState(log_range.end, path)
+
+
+def _name(ranges: Sequence[LogRange]) -> str:
+    """The beginning of the names of a task's files, by log partition and offsets."""
+    first, last = ranges[0], ranges[-1]
+    if len(ranges) == 1:
+        return f"{first.log_partition}-{first.start}-{first.end}"
+    return f"{first.log_partition}-{last.log_partition}x{len(ranges)}"
+
+
+def _state(files: Files, log_range: LogRange) -> "State":
+    from kohort.history.state import State
+
+    if log_range.state is None:
+        return State.new(log_range.log_partition)
+    return State.from_arrow(files.read(log_range.state))
+
+
+def _fold(
+    tables: TableFiles, log_range: LogRange, state: "State", read: Reader
+) -> tuple["State", bool]:
+    from kohort.history.fold import fold
+
+    is_changed = False
+    for records in read(log_range):
+        if not records.num_rows:
+            continue
+        rows, state = fold(state, records_of(records))
+        is_changed = True
+        for table, batch in rows.items():
+            tables.write(table, batch)
+    return state, is_changed
+
+
+def records_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of `RECORDS` of a batch that has them, and perhaps others.
+
+    Those of `includeBatchFields` may be missing, as in archives: they are null then.
+    """
+    names = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in RECORDS
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+def runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each run of rows of one log partition, with its number."""
+    partitions: Any = batch.column("partition").to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist()] if batch.num_rows else []
+    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=False):
+        yield int(partitions[start]), batch.slice(start, end - start)

@@ -1,0 +1,139 @@
+"""The content of a snapshot, `_batches/<id>.json`: all files of the history, and how far it goes.
+
+    {"version": 1, "id": 12, "cluster": "…", "topic_id": "…", "removed_until": null,
+     "log_partitions": {"7": {"end": 1200, "state": "state/7/1200-5f0a.arrow"}},
+     "files": [{"path": "commits/7-0-1200-5f0a.parquet", "rows": 900, "bytes": 14000,
+                "from": 1767225600000, "to": 1767229200000, "carried": false}],
+     "retired": [{"path": "commits/7-0-90-11ce.parquet", "at": 1767229200000}]}
+
+Times are ms since the epoch.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from kohort.errors import KohortError
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A Parquet file with rows of one table."""
+
+    path: str
+    rows: int
+    bytes: int
+    """Size of the file."""
+    first_ms: int | None
+    """Least time of its rows; None if no row has one."""
+    last_ms: int | None
+    carried: bool = False
+    """Whether its rows are older than `--keep`: the last commit of each partition before that."""
+
+    @property
+    def table(self) -> str:
+        return self.path.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """How far a log partition is folded."""
+
+    end: int
+    """Next offset to read."""
+    state: str | None
+    """File of the fold's state; None if no record was read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredFile:
+    """A file that was replaced. Readers of earlier snapshots may still read it."""
+
+    path: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All files of the history at one moment."""
+
+    id: int = 0
+    cluster: str | None = None
+    """Id of the cluster whose log this is; None if it is unknown."""
+    topic_id: str | None = None
+    removed_until_ms: int | None = None
+    """Time before which rows were removed; None: all rows are kept."""
+    log_partitions: dict[int, StoredState] = field(default_factory=dict)
+    files: tuple[StoredFile, ...] = ()
+    retired: tuple[RetiredFile, ...] = ()
+
+    def ends(self) -> dict[int, int]:
+        """Log partition → next offset to read."""
+        return {number: stored.end for number, stored in self.log_partitions.items()}
+
+    def paths(self) -> set[str]:
+        """All files that readers of this or an earlier snapshot may need."""
+        states = {stored.state for stored in self.log_partitions.values()}
+        return {
+            *(file.path for file in self.files),
+            *(retired.path for retired in self.retired),
+            *(state for state in states if state is not None),
+        }
+
+    def to_json(self) -> bytes:
+        return json.dumps(
+            {
+                "version": VERSION,
+                "id": self.id,
+                "cluster": self.cluster,
+                "topic_id": self.topic_id,
+                "removed_until": self.removed_until_ms,
+                "log_partitions": {
+                    str(number): asdict(stored)
+                    for number, stored in sorted(self.log_partitions.items())
+                },
+                "files": list(map(file_to_json, self.files)),
+                "retired": [{"path": file.path, "at": file.at_ms} for file in self.retired],
+            }
+        ).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> "Snapshot":
+        """Raises KohortError; `path` is for its message."""
+        try:
+            values = json.loads(data)
+            if values["version"] != VERSION:
+                raise KohortError(
+                    f"{path}: written by another version of Kohort (format {values['version']}, "
+                    f"and this one reads {VERSION})"
+                )
+            return cls(
+                id=values["id"],
+                cluster=values["cluster"],
+                topic_id=values["topic_id"],
+                removed_until_ms=values["removed_until"],
+                log_partitions={
+                    int(number): StoredState(**stored)
+                    for number, stored in values["log_partitions"].items()
+                },
+                files=tuple(map(file_from_json, values["files"])),
+                retired=tuple(RetiredFile(file["path"], file["at"]) for file in values["retired"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise KohortError(f"{path}: is not a snapshot of a history: {error}") from error
+
+
+def file_to_json(file: StoredFile) -> dict[str, Any]:
+    return {
+        "path": file.path, "rows": file.rows, "bytes": file.bytes, "from": file.first_ms,
+        "to": file.last_ms, "carried": file.carried,
+    }  # fmt: skip
+
+
+def file_from_json(values: dict[str, Any]) -> StoredFile:
+    return StoredFile(
+        path=values["path"], rows=values["rows"], bytes=values["bytes"], first_ms=values["from"],
+        last_ms=values["to"], carried=values["carried"],
+    )  # fmt: skip
