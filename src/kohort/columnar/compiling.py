@@ -73,6 +73,43 @@ class Kernel:
         self._machine_code(ctypes.addressof(result), ctypes.addressof(error), *values)
         return result.value
 
+    def bind(self, *arguments: Any) -> "BoundKernel":
+        """The kernel with these arrays; calls give the numbers, for which `arguments` has any.
+
+        For loops of calls: what ctypes needs of the arrays is found once. Raises TypeError.
+        """
+        return BoundKernel(self._machine_code, self.parameters, arguments)
+
+
+class BoundKernel:
+    """A kernel with its arrays, which it keeps; `Kernel.bind` makes it."""
+
+    def __init__(
+        self,
+        machine_code: Callable[..., int],
+        parameters: tuple[Parameter, ...],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        self._machine_code = machine_code
+        self._arrays = arguments
+        self._values: list[Any] = []
+        self._numbers: list[int] = []
+        for parameter, argument in zip(parameters, arguments, strict=True):
+            if parameter.dimensions:
+                self._values += _flattened(argument, parameter)
+            else:
+                self._numbers.append(len(self._values))
+                self._values.append(argument)
+
+    def __call__(self, *numbers: int) -> int:
+        """Call it with its numbers, in order."""
+        values = self._values
+        for at, number in zip(self._numbers, numbers, strict=True):
+            values[at] = number
+        result, error = ctypes.c_int64(), ctypes.c_void_p()
+        self._machine_code(ctypes.addressof(result), ctypes.addressof(error), *values)
+        return result.value
+
 
 def _flattened(array: Any, parameter: Parameter) -> tuple[Any, ...]:
     described = array.__array_interface__

@@ -7,6 +7,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar.compiling import BoundKernel
 from kohort.history.arrow_columns import batch, constant, joined, numbers
 from kohort.history.commit_rows import CommitRows, unless_negative
 from kohort.history.interface import LogPosition
@@ -32,6 +33,9 @@ class Call:
         partitions = state.partitions
         registers = partitions.registers
         self._first_ids = partitions.find(table)
+        self._next_id = 0
+        self._bound: BoundKernel | None = None
+        self._arrays: tuple[Array, Array] = partitions.slots, partitions.groups
         state.known.add(table)
         self._log_times = _log_times(table, int(registers[fk.LOG_TIME]))
         state.silence.look_ahead(int(registers[fk.LOG_TIME]), self._log_times)
@@ -47,37 +51,49 @@ class Call:
         """Fold all records."""
         first, end = self._table.first, self._table.rows.shape[1]
         self._kernel(0, first)
-        is_other = self._table.rows[ck.CLASS] == ck.OTHER
-        is_other[:first] = False
-        others = np.flatnonzero(is_other)
         at = first
-        for event in np.union1d(others, self._first_ids).tolist():
-            if event > at:
-                self._commits(at, event)
-            if is_other[event]:
-                self._apply(event)
-            else:
-                self._commits(event, event + 1)
-                self._name_topic(event)
-            at = event + 1
+        for row in (
+            first + np.flatnonzero(self._table.rows[ck.CLASS, first:] == ck.OTHER)
+        ).tolist():
+            if row > at:
+                self._commits(at, row)
+            self._apply(row)
+            at = row + 1
         if at < end:
             self._commits(at, end)
 
     def _kernel(self, start: int, stop: int) -> None:
         partitions = self._state.partitions
-        fk.fold_commits(
-            self._table.first, start, stop, self._table.rows, partitions.slots, partitions.groups,
-            self._heads, self._links, self._out, self._minutes, partitions.registers,
-        )  # fmt: skip
+        arrays = partitions.slots, partitions.groups
+        if self._bound is None or any(
+            a is not b for a, b in zip(arrays, self._arrays, strict=True)
+        ):
+            self._arrays = arrays
+            self._bound = fk.fold_commits.bind(
+                0, 0, 0, self._table.rows, *arrays, self._heads, self._links, self._out,
+                self._minutes, partitions.registers,
+            )  # fmt: skip
+        self._bound(self._table.first, start, stop)
 
     def _commits(self, start: int, stop: int) -> None:
         """Fold records that are commits or markers."""
-        self._state.end_write()
-        registers = self._state.partitions.registers
+        state, registers = self._state, self._state.partitions.registers
+        state.end_write()
         before = int(registers[fk.OUT])
         registers[fk.TOMBSTONES] = 0
+        for row in self._first_ids[self._next_id :].tolist():
+            if row >= stop:
+                break
+            self._next_id += 1
+            partitions = state.partitions
+            topic_id = partitions.topic_ids.values[int(self._table.rows[fk.TOPIC_ID, row])]
+            topic = int(partitions.slots[self._table.rows[fk.SLOT, row], fk.TOPIC])
+            if state.groups.awaits_name(topic_id):  # by this name it has owners from the next on
+                self._kernel(start, row + 1)
+                start = row + 1
+            state.groups.name_topic(topic_id, partitions.topics.values[topic])
         self._kernel(start, stop)
-        self._state.silence.advance(stop - 1)
+        state.silence.advance(stop - 1)
         if registers[fk.TOMBSTONES]:
             self._note_tombstones(before, int(registers[fk.OUT]))
 
@@ -111,14 +127,6 @@ class Call:
     def _batch(self, row: int) -> int:
         batch_offset = int(self._table.rows[fk.BATCH_OFFSET, row])
         return batch_offset if batch_offset >= 0 else -1 - int(self._table.rows[fk.TIME, row])
-
-    def _name_topic(self, row: int) -> None:
-        partitions = self._state.partitions
-        topic = int(partitions.slots[self._table.rows[fk.SLOT, row], fk.TOPIC])
-        topic_id = int(self._table.rows[fk.TOPIC_ID, row])
-        self._state.groups.name_topic(
-            partitions.topic_ids.values[topic_id], partitions.topics.values[topic]
-        )
 
     # --- tombstones
 

@@ -149,6 +149,10 @@ class GroupFold:
             if group in self._groups:
                 self._changes.rename_topic(self._groups[group], str(topic_id), name)
 
+    def awaits_name(self, topic_id: UUID) -> bool:
+        """Whether a group knows partitions of the topic only by its id."""
+        return self._names.is_awaited(topic_id)
+
     # --- groups now; only between writes, so after `end_write`
 
     @property

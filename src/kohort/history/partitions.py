@@ -13,6 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar.compiling import BoundKernel
 from kohort.history.interface import Owner
 from kohort.history.record_table import RecordTable, Strings
 from kohort.protocol.packing import pack_int32, pack_string
@@ -22,6 +23,7 @@ Array: TypeAlias = Any
 
 _FIRST_SLOTS: Final = 1024
 _FIRST_ARENA: Final = 1 << 16
+_LONGEST_KEY: Final = 2 * (2 + 2**15) + 4
 _NOTHING: Final[Array] = np.empty(0, np.uint8)
 _UNCREATED, _CREATED, _OCCURRED = range(3)
 """What `find_slots` does with an unknown key."""
@@ -74,6 +76,12 @@ class Partitions:
         """Row by number of `group_names`."""
         self._found: dict[tuple[str, TopicPartition], int] = {}
         """Slots that were looked up by name."""
+        self._key: Array = np.empty(_LONGEST_KEY, np.uint8)
+        self._key_row: Array = np.zeros((fk.RECORD_LINES, 1), np.int64)
+        self._key_row[ck.CLASS] = ck.TOMBSTONE
+        self._created: Array = np.empty(1, np.int64)
+        self._finder: BoundKernel | None = None
+        """Looks up one key; made anew when arrays grow."""
         self._garbage = 0
         """Bytes in `arena` that no slot has."""
 
@@ -95,7 +103,8 @@ class Partitions:
                 keys, start, creates, rows, self.slots, self.heads, self.arena, created,
                 self.registers,
             )  # fmt: skip
-            self._name(created[: self.registers[fk.CREATED]])
+            if self.registers[fk.CREATED]:
+                self._name(created[: self.registers[fk.CREATED]])
             if start == rows.shape[1]:
                 return
             self._grow(int(rows[ck.KEY_SIZE, start]))
@@ -104,14 +113,17 @@ class Partitions:
         """Number the groups and topics of new slots."""
         slots, arena = self.slots, memoryview(self.arena)
         lines = slots[created][:, [fk.ARENA_AT, fk.ARENA_SIZE, fk.GROUP_BYTES]].tolist()
+        known: dict[bytes, tuple[int, int]] = {}
         numbers = []
         for at, size, group_size in lines:
-            topic_at = at + 2 + group_size
-            group = str(arena[at + 2 : topic_at], "utf-8")
-            topic = str(arena[topic_at + 2 : at + size - 4], "utf-8")
-            numbers.append((self.group_number(group), self.topics.number(topic)))
-        if numbers:
-            slots[created[:, None], [fk.GROUP, fk.TOPIC]] = numbers
+            names = bytes(arena[at : at + size - 4])
+            pair = known.get(names)
+            if pair is None:
+                group, topic = names[2 : 2 + group_size], names[4 + group_size :]
+                pair = self.group_number(group.decode()), self.topics.number(topic.decode())
+                known[names] = pair
+            numbers.append(pair)
+        slots[created, fk.GROUP], slots[created, fk.TOPIC] = np.array(numbers, np.int64).T
 
     def group_number(self, group: str) -> int:
         """The row of `groups` of a group, a new one if it has none."""
@@ -125,7 +137,7 @@ class Partitions:
 
     def _grow(self, key_size: int) -> None:
         """Make room for a slot, and for a key of this size."""
-        used = int(self.registers[fk.ARENA_USED])
+        used, self._finder = int(self.registers[fk.ARENA_USED]), None
         if len(self.arena) - used < key_size:
             if self._garbage > used // 2:
                 self._compact_arena()
@@ -207,12 +219,21 @@ class Partitions:
     def _look_up(self, group: str, tp: TopicPartition, *, create: bool) -> int:
         start = pack_string(group)
         key = start + pack_string(tp.topic) + pack_int32(tp.partition)
-        row: Array = np.zeros((fk.RECORD_LINES, 1), np.int64)
-        row[ck.CLASS] = ck.TOMBSTONE
+        row = self._key_row
+        self._key[: len(key)] = np.frombuffer(key, np.uint8)
         row[ck.KEY_SIZE], row[ck.GROUP_SIZE] = len(key), len(start) - 2
         row[ck.PARTITION] = tp.partition
-        keys: Array = np.frombuffer(key, np.uint8)
-        self._find(keys, row, 0, _CREATED if create else _UNCREATED)
+        creates = _CREATED if create else _UNCREATED
+        if self._finder is None:
+            self._finder = fk.find_slots.bind(
+                self._key, 0, 0, row, self.slots, self.heads, self.arena, self._created,
+                self.registers,
+            )  # fmt: skip
+        self.registers[fk.CREATED] = 0
+        if not self._finder(0, creates):  # no room
+            self._find(self._key, row, 0, creates)
+        elif self.registers[fk.CREATED]:
+            self._name(self._created)
         return int(row[fk.SLOT, 0])
 
     # --- owners

@@ -36,3 +36,7 @@ class TopicNames:
         text = str(topic_id)
         self.by_id[topic_id] = self._by_text[text] = name
         return tuple(self._unnamed.pop(text, ()))
+
+    def is_awaited(self, topic_id: UUID) -> bool:
+        """Whether a group knows partitions of the topic by its id."""
+        return str(topic_id) in self._unnamed
