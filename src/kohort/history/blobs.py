@@ -15,11 +15,9 @@ from kohort.history.layouts import (
     int32s,
     nullable_string,
     string,
-    struct,
 )
 
 _topics: Final = array(string)
-_partitions: Final = array(struct(("topic", string), ("partitions", int32s)))
 
 
 def read_subscription(data: bytes) -> dict[str, Any]:
@@ -60,12 +58,13 @@ def _version(data: bytes) -> tuple[int, int]:
 
 
 def _topic_partitions(data: bytes, at: int) -> tuple[list[dict[str, Any]], int]:
-    topics, at = _partitions(data, at)
-    return [
-        {"topic": topic["topic"], "partition": partition}
-        for topic in topics
-        for partition in topic["partitions"]
-    ], at
+    count, at = int32(data, at)
+    partitions = []
+    for _ in range(count):  # Ends with the data: each topic takes six bytes at least.
+        topic, at = string(data, at)
+        numbers, at = int32s(data, at)
+        partitions += [{"topic": topic, "partition": number} for number in numbers]
+    return partitions, at
 
 
 def _nullable_blob(data: bytes, at: int) -> tuple[bytes | None, int]:

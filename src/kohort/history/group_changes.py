@@ -5,6 +5,7 @@ is changed accordingly, rows are appended, and commits get their owners.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kohort.history import departures
@@ -146,11 +147,12 @@ class GroupChanges:
     ) -> None:
         """Partitions that have new owners; `former`: members that were removed in the write."""
         owned, before = state.partitions.owned, state.partitions.before
+        assign = partial(self._assign, state, {})
         for tp, new in changes.items():
             now = owned.get(tp)
             if new is not None and now is not None and now.member_id == new.member_id:
                 if new.generation not in (now.generation, AWAY):
-                    self._assign(state, tp, new)
+                    assign(tp, new)
                 _mark_pending(now, at if new.is_pending else None)
                 continue
             if now is not None:
@@ -162,14 +164,23 @@ class GroupChanges:
                 owner = Ownership(new.member_id, at.offset, at.timestamp, new.generation)
                 _mark_pending(owner, at if new.is_pending else None)
                 owned[tp] = owner
-                self._assign(state, tp, new)
+                assign(tp, new)
             elif now is not None:
                 self._commits.assign(state.group, tp, None)
 
-    def _assign(self, state: GroupState, tp: TopicPartition, new: NewOwner) -> None:
-        member = state.members.get(new.member_id)
-        client_id, client_host = (member.client_id, member.client_host) if member else ("", "")
-        owner = Owner(new.member_id, client_id, client_host, new.generation)
+    def _assign(
+        self,
+        state: GroupState,
+        owners: dict[NewOwner, Owner],
+        tp: TopicPartition,
+        new: NewOwner,
+    ) -> None:
+        """`owners`: owners by what is known of them, filled as they are needed."""
+        owner = owners.get(new)
+        if owner is None:
+            member = state.members.get(new.member_id)
+            client_id, client_host = (member.client_id, member.client_host) if member else ("", "")
+            owner = owners[new] = Owner(new.member_id, client_id, client_host, new.generation)
         self._commits.assign(state.group, tp, owner)
 
     def rename_topic(self, state: GroupState, topic_id: str, name: str) -> None:
@@ -180,7 +191,7 @@ class GroupChanges:
         for tp in [tp for tp in owned if tp.topic == topic_id]:
             owner = owned[named := TopicPartition(name, tp.partition)] = owned.pop(tp)
             self._commits.assign(state.group, tp, None)
-            self._assign(state, named, NewOwner(owner.member_id, owner.generation))
+            self._assign(state, {}, named, NewOwner(owner.member_id, owner.generation))
 
     # --- the end
 

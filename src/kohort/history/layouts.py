@@ -63,16 +63,20 @@ def topic_id(data: bytes) -> str:
 
 def nullable_string(data: bytes, at: int) -> tuple[str | None, int]:
     size = _INT16(data, at)[0]
-    at += 2
     if size < 0:
-        return None, at
-    end = at + size
-    return _take(data, at, end).decode(), end
+        return None, at + 2
+    end = at + 2 + size
+    if end > len(data):
+        raise _too_short(data, end)
+    return data[at + 2 : end].decode(), end
 
 
 def string(data: bytes, at: int) -> tuple[str, int]:
-    text, at = nullable_string(data, at)
-    return _not_null(text), at
+    size = _INT16(data, at)[0]
+    end = at + 2 + size
+    if size < 0 or end > len(data):
+        raise _NULL if size < 0 else _too_short(data, end)
+    return data[at + 2 : end].decode(), end
 
 
 def blob(data: bytes, at: int) -> tuple[bytes, int]:
@@ -87,12 +91,16 @@ def compact_nullable_string(data: bytes, at: int) -> tuple[str | None, int]:
     if not size:
         return None, at
     end = at + size - 1
-    return _take(data, at, end).decode(), end
+    if end > len(data):
+        raise _too_short(data, end)
+    return data[at:end].decode(), end
 
 
 def compact_string(data: bytes, at: int) -> tuple[str, int]:
     text, at = compact_nullable_string(data, at)
-    return _not_null(text), at
+    if text is None:
+        raise _NULL
+    return text, at
 
 
 def compact_blob(data: bytes, at: int) -> tuple[bytes, int]:
@@ -206,11 +214,12 @@ def _int32s(count: int, data: bytes, at: int) -> tuple[list[int], int]:
 
 def _take(data: bytes, at: int, end: int) -> bytes:
     if end > len(data):
-        raise DamagedError(f"ends after {len(data)} bytes where {end} are announced")
+        raise _too_short(data, end)
     return data[at:end]
 
 
-def _not_null(text: str | None) -> str:
-    if text is None:
-        raise DamagedError("null where a string must stand")
-    return text
+def _too_short(data: bytes, end: int) -> DamagedError:
+    return DamagedError(f"ends after {len(data)} bytes where {end} are announced")
+
+
+_NULL: Final = DamagedError("null where a string must stand")
