@@ -55,13 +55,17 @@ class Log:
         self.records: list[Logged] = []
         self.is_exact = True
 
+    def position(self, time: int) -> LogPosition:
+        """Of the next write."""
+        start = len(self.records)
+        return LogPosition(start, time, batch_offset=start, is_complete=self.is_exact)
+
     def write(self, time: int, *rows: Any) -> None:
         """`rows`: records, or pairs of (key, value)."""
-        start = len(self.records)
+        first = self.position(time)
         for row in rows:
             key, value = row if isinstance(row[0], bytes) else records.encode(row)
-            offset = len(self.records)
-            at = LogPosition(offset, time, batch_offset=start, is_complete=self.is_exact)
+            at = first._replace(offset=len(self.records))
             self.records.append(Logged(key, value, at))
 
     def commit(self, time: int, *partitions: int, group: str = G, offset: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from history.group_logs import Commits, Logged, Tables, apply
@@ -134,6 +135,30 @@ def _consumer(group: ConsumerGroup, topics: dict[Any, str]) -> dict[str, Any]:
         },
         "owners": owners,
     }
+
+
+def rows_follow_one_another(tables: Tables) -> None:
+    """Nothing ends before it begins, nor after the next of its kind begins."""
+    by_key: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    ends = {
+        "generations": ("log_offset", "ended_offset"),
+        "members": ("from_offset", "to_offset"),
+        "assignments": ("from_offset", "to_offset"),
+    }
+    keys = {
+        "generations": ("group",),
+        "members": ("group", "member_id"),
+        "assignments": ("group", "topic", "partition"),
+    }
+    for table, (start, end) in ends.items():
+        for row in (*getattr(tables, table), *tables.open[table]):
+            key = table, *(row[name] for name in keys[table])
+            until = 10**9 if row[end] is None else row[end]
+            by_key[key].append((row[start], until))
+    for key, spans in by_key.items():
+        spans.sort()
+        assert all(start <= end for start, end in spans), key
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans)), key
 
 
 class HistoryOfBench:

@@ -6,10 +6,6 @@
 - the log after compaction has the same groups.
 """
 
-from collections import defaultdict
-from itertools import pairwise
-from typing import Any
-
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant
 
@@ -17,8 +13,15 @@ from coordinator.consumer.test_machine import ConsumerGroupMachine
 from coordinator.consumer.test_migration_machine import MigrationMachine
 from coordinator.test_group_machine import GroupMachine
 from effort import examples
-from history.group_logs import Tables, fold_all
-from history.recording_bench import HistoryOfBench, RecordingBench, compacted, groups_of, groups_on
+from history.group_logs import fold_all
+from history.recording_bench import (
+    HistoryOfBench,
+    RecordingBench,
+    compacted,
+    groups_of,
+    groups_on,
+    rows_follow_one_another,
+)
 
 
 class WithHistory:
@@ -43,29 +46,6 @@ class WithHistory:
         assert not [row for row in tables.groups if row["error"] and row["type"] != "classic"]
         live = groups_on(self.recording, dict(self.history.fold.topic_names))
         assert groups_of(fold_all(compacted(self.recording.logged))) == live
-
-
-def rows_follow_one_another(tables: Tables) -> None:
-    by_key: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    ends = {
-        "generations": ("log_offset", "ended_offset"),
-        "members": ("from_offset", "to_offset"),
-        "assignments": ("from_offset", "to_offset"),
-    }
-    keys = {
-        "generations": ("group",),
-        "members": ("group", "member_id"),
-        "assignments": ("group", "topic", "partition"),
-    }
-    for table, (start, end) in ends.items():
-        for row in (*getattr(tables, table), *tables.open[table]):
-            key = table, *(row[name] for name in keys[table])
-            until = 10**9 if row[end] is None else row[end]
-            by_key[key].append((row[start], until))
-    for key, spans in by_key.items():
-        spans.sort()
-        assert all(start <= end for start, end in spans), key
-        assert all(end <= start for (_, end), (start, _) in pairwise(spans)), key
 
 
 class ClassicHistoryMachine(WithHistory, GroupMachine):

@@ -6,6 +6,7 @@ the record has its content and an error.
 """
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ _MEMBER_STATES: Final[Mapping[str, Sequence[str]]] = {
     "share": ("STABLE",),
     "streams": ("STABLE", "UNREVOKED_TASKS", "UNRELEASED_TASKS"),
 }
+_GROUP_METADATA_TYPE: Final = GROUP_METADATA.to_bytes(2, "big")
 _MAX_MS: Final = 2**63 // 1000 - 1
 
 
@@ -58,6 +60,7 @@ def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord:
     """The record with these bytes. Never raises."""
     group = protocol = member_id = version = None
     kind = "other"
+    key = _without_length(key, value)
     try:
         type_, at = int16(key, 0)
         layout = LAYOUTS.get(type_)
@@ -68,21 +71,32 @@ def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord:
         group, at = string(key, at)
         if layout is not None and layout.has_member:
             member_id, at = string(key, at)
-        version = None if value is None else int16(value, 0)[0]
-        if type_ == GROUP_METADATA:
-            return _classic(group, value, version)
-        if layout is None:
+        if layout is None and type_ != GROUP_METADATA:
             raise DamagedError(f"key type {type_} is unknown")
+        version = None if value is None else int16(value, 0)[0]
+        if layout is None:
+            return _classic(group, value, version)
         return _modern(layout, group, member_id, value, version)
     except ERRORS as error:
-        return GroupRecord(
-            protocol, kind, group, member_id, None, version, str(error), keeps_raw=True
-        )
+        reason = _reason(error)
+        return GroupRecord(protocol, kind, group, member_id, None, version, reason, keeps_raw=True)
+
+
+def _without_length(key: bytes, value: bytes | None) -> bytes:
+    """The key of a tombstone without the length that old versions of Redpanda put before it."""
+    has_length = value is None and int.from_bytes(key[:4], "little") == len(key) - 4
+    return key[4:] if has_length and key[4:6] == _GROUP_METADATA_TYPE else key
 
 
 def timestamp(ms: int | None) -> int | None:
     """Time in µs; None for an unknown one (negative), or one that no timestamp can hold."""
     return ms * 1_000 if ms is not None and 0 <= ms <= _MAX_MS else None
+
+
+def _reason(error: Exception) -> str:
+    """Why bytes could not be read."""
+    is_end = isinstance(error, IndexError | struct.error)
+    return "ends before its last field" if is_end else str(error)
 
 
 # --- classic
@@ -127,7 +141,7 @@ def _group_metadata(value: bytes, version: int) -> dict[str, Any]:
             return content
         reason = f"{len(value) - end} bytes remain"
     except ERRORS as error:
-        reason = str(error)
+        reason = _reason(error)
     if version < len(REDPANDA):
         try:
             content, end = REDPANDA[version](value, 2)
@@ -145,7 +159,7 @@ def _blob(data: bytes, what: str, read: Any, errors: list[str]) -> Any:
     try:
         return read(data)
     except ERRORS as error:
-        errors.append(f"{what}: {error}")
+        errors.append(f"{what}: {_reason(error)}")
         return None
 
 
