@@ -43,6 +43,7 @@ ORDER = (
     "consume",
     "joining",
     "spark",
+    "history",
 )
 
 

@@ -23,7 +23,8 @@ SESSION_MS = 10_000
 SETTINGS = {
     "offsets.topic.num.partitions": str(LOG_PARTITIONS),
     "offsets.retention.minutes": str(RETENTION_MS // 60_000),
-    "offsets.retention.check.interval.ms": "2000",
+    # Longer than a run of the cleaner, during which nothing may be appended.
+    "offsets.retention.check.interval.ms": "30000",
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": str(SESSION_MS),

@@ -227,7 +227,8 @@ class Stage:
             self.keep_whole()
             self.broker.compact()
             self._cleaned = self.broker.cleaned()
-            assert self.broker.ends() == ends, "the log grew while it was compacted"
+            grown = {each for each, end in ends.items() if self._cleaned.get(each, 0) > end}
+            assert not grown, "records were appended and cleaned before they were copied"
         self.note("broker", "", "did", what="compacted", cleaned=self._cleaned)
 
     # --- what the broker says
