@@ -11,6 +11,8 @@ from kohort.history.schema import TABLES
 from kohort.history.state import State
 
 Row: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[str, str, int]
+"""Group, topic, partition."""
 
 
 class Folded(NamedTuple):
@@ -56,3 +58,17 @@ def compacted(name: str) -> Folded:
 def ends_of(snapshot: Row) -> dict[int, int]:
     """The end of each log partition at a snapshot."""
     return {int(number): end for number, end in snapshot["ends"].items()}
+
+
+def in_force(commits: list[Row], ends: Mapping[int, int]) -> dict[Key, Row]:
+    """The commit of each partition at these ends of the log partitions, tombstones left out."""
+    counted = [
+        row
+        for row in commits
+        if row["in_force"] is not None
+        and row["in_force"] < ends[row["log_partition"]]
+        and row["kind"] != "superseded"
+    ]
+    counted.sort(key=lambda row: (row["in_force"], row["log_offset"]))
+    last = {(row["group"], row["topic"], row["partition"]): row for row in counted}
+    return {key: row for key, row in last.items() if row["committed"] is not None}

@@ -183,9 +183,8 @@ def offsets(stage: Stage) -> None:
     stage.await_shared("ledger-second")
     stage.leave("readers-confluent-kafka")
     stage.drop_topic("news")
-    AdminClient({"bootstrap.servers": stage.broker.address}).delete_topics(["news"])["news"].result(
-        PATIENCE_S
-    )
+    admin = AdminClient({"bootstrap.servers": stage.broker.address})
+    admin.delete_topics(["news"])["news"].result(PATIENCE_S)
     stage.note("news", "readers", "did", what="topic deleted")
     stage.snapshot("a topic is deleted")
     second.leave()
