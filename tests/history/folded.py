@@ -7,12 +7,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 from history.recorded import Recording, load
 from kohort.history.fold import fold
+from kohort.history.group_fold import GroupOptions
 from kohort.history.schema import TABLES
 from kohort.history.state import State
 
 Row: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str, int]
 """Group, topic, partition."""
+
+
+OPTIONS = GroupOptions(
+    retention_ms=60_000, consumer_session_timeout_ms=10_000, consumer_heartbeat_interval_ms=500
+)
+"""Those of the broker: `history.recording.broker`."""
 
 
 class Folded(NamedTuple):
@@ -33,7 +40,7 @@ def folded(recording: Recording, log: str, ends: Mapping[int, int] | None = None
         table = recording.records(log, number)
         if ends is not None:
             table = table.filter([offset < ends[number] for offset in table["offset"].to_pylist()])
-        state = State.new(number)
+        state = State.new(number, OPTIONS)
         parts = []
         for batch in table.combine_chunks().to_batches():
             rows, state = fold(state, batch)
