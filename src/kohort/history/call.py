@@ -88,9 +88,9 @@ class Call:
             partitions = state.partitions
             topic_id = partitions.topic_ids.values[int(self._table.rows[fk.TOPIC_ID, row])]
             topic = int(partitions.slots[self._table.rows[fk.SLOT, row], fk.TOPIC])
-            if state.groups.awaits_name(topic_id):  # by this name it has owners from the next on
-                self._kernel(start, row + 1)
-                start = row + 1
+            if state.groups.awaits_name(topic_id):  # by this name it has owners from this commit on
+                self._kernel(start, row)
+                start = row
             state.groups.name_topic(topic_id, partitions.topics.values[topic])
         self._kernel(start, stop)
         state.silence.advance(stop - 1)
