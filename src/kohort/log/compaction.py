@@ -24,12 +24,11 @@ Readers can rely on these rules:
 A run is planned and installed on the loop thread and executed in another one, on files that never
 change. Readers see the old segments until the new ones are complete. An interruption loses no data.
 
-The other thread shares the interpreter with the event loop, which waits for it. The thread rests
-every millisecond, also inside a batch, and frees nothing large at once.
+The other thread shares the interpreter with the event loop. It rests every millisecond, also inside
+a batch, longer while the loop is busy (`util.pacing`), and frees nothing large at once.
 """
 
 import contextlib
-import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -48,12 +47,11 @@ from kohort.log.segment import Segment
 from kohort.log.segment_storage import MAX_SEGMENT_SIZE
 from kohort.protocol import batches, records
 from kohort.protocol.batches import HEADER_SIZE, Buffer, EndTransactionMarker, Header
+from kohort.util.pacing import Pacing
 
 MAX_KEYS = 3_000_000
 """Keys that one run takes into its map (100 MB), unless its first batch alone has more."""
 
-# A computing thread lets the event loop run every 5 ms; a short sleep yields at once.
-_WORK_S, _REST_S = 0.001, 0.0001
 _RECORDS_PER_CHECK = 512
 """Records between two looks at the clock."""
 
@@ -100,8 +98,7 @@ class Compaction:
     """Offset up to which the run cleans: the map has the keys of all batches before."""
     stopped: bool = False
     """Set from the loop thread to have `run` end soon, with StoppedError."""
-    _rested: float = 0.0
-    """When the thread rested last."""
+    _pacing: Pacing = field(default_factory=Pacing)
 
     @classmethod
     def plan(
@@ -226,9 +223,7 @@ class Compaction:
         """Let the event loop run, if that is due. Raises StoppedError."""
         if self.stopped:
             raise StoppedError
-        if time.perf_counter() - self._rested > _WORK_S:
-            time.sleep(_REST_S)
-            self._rested = time.perf_counter()
+        self._pacing.rest()
 
     def _batches(self, segment: Segment) -> Iterator[tuple[Header, memoryview]]:
         reader = segment.log.reader()
