@@ -15,6 +15,7 @@ import pytest
 from docs.blocks import Block, run_by
 from docs.test_code_blocks import REGISTRY
 from peers.schema_registry import SchemaRegistryStandIn
+from segments.files import Partition
 from spark.servers import kohort_only
 from spark.streams import PROGRAM_S
 
@@ -51,10 +52,12 @@ def test_the_page_runs_from_top_to_bottom(java, topics, tmp_path):
     topics.create("orders", 4)
     topics.create("totals", 4)
     topics.fill("orders", {partition: [b"%d" % at for at in range(25)] for partition in range(4)})
+    Partition(tmp_path / "kafka").fill(0, 10)
     path = tmp_path / "page.py"
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     with SchemaRegistryStandIn() as registry:
         code = program().replace("localhost:9092", topics.address).replace(REGISTRY, registry.url)
+        code = code.replace("/var/lib/kafka", str(tmp_path / "kafka"))
         path.write_text(code)
         done = subprocess.run(
             [sys.executable, str(path)],

@@ -187,6 +187,80 @@ class TestBounds:
             stream(endingOffsets="latest")
 
 
+def files(**more):
+    return batch(**{"kafka__bootstrap__servers": None, "path": "/data"} | more)
+
+
+class TestFiles:
+    def test_paths_are_separated_by_commas(self):
+        assert files(path="/a, s3://b/c,/a").paths == ("/a", "s3://b/c")
+        assert batch().paths == ()
+
+    def test_topics_may_be_left_out(self):
+        assert files(subscribe=None).subscription == TopicSubscription()
+        assert files(subscribe=None, subscribePattern="o.*").subscription.pattern == "o.*"
+
+    def test_damage_may_be_rows(self):
+        assert files(damagedBatches="rows", includeBatchFields="true").damaged_rows
+        assert not files(damagedBatches="loss").damaged_rows
+
+    def test_options_of_brokers_have_no_effect(self):
+        found = files(
+            kafka__client__id="x", fetchOffset__numRetries="3", kafka__check__crcs="false"
+        )
+        assert dict(found.without_effect) == dict.fromkeys(
+            ("kafka.client.id", "fetchOffset.numRetries"), "files are read, and no broker"
+        )
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"path": " , "}, "option path names no directory"),
+            (
+                {"kafka__bootstrap__servers": "localhost:9092"},
+                "options path and kafka.bootstrap.servers contradict each other; give path to",
+            ),
+            ({"startingTimestamp": "5"}, "option startingTimestamp: files are read by offsets"),
+            (
+                {"endingOffsetsByTimestamp": "{}"},
+                "option endingOffsetsByTimestamp: files are read by offsets; leave it out",
+            ),
+            (
+                {"kafka__isolation__level": "read_committed"},
+                "option kafka.isolation.level is read_committed: the files of a log do not tell",
+            ),
+            ({"readRanges": "true"}, "option readRanges: it is for reads from brokers"),
+            (
+                {"damagedBatches": "rows"},
+                "option damagedBatches is rows: their column control needs includeBatchFields",
+            ),
+            ({"damagedBatches": "skip"}, "option damagedBatches is 'skip'; it is one of"),
+            ({"subscribe": "a", "assign": "{}"}, "assign and subscribe contradict each other"),
+            ({"path": None}, "option kafka.bootstrap.servers is missing"),
+            (
+                {
+                    "path": None, "damagedBatches": "loss",
+                    "kafka__bootstrap__servers": "localhost:9092",
+                },
+                "option damagedBatches: it is for reads of path; leave it out",
+            ),
+        ],
+    )  # fmt: skip
+    def test_contradicting_options_are_refused(self, options, says):
+        with pytest.raises(ConfigError, match=says):
+            files(**options)
+
+    def test_a_stream_reads_no_files(self):
+        with pytest.raises(ConfigError, match="option path: a stream reads from brokers"):
+            stream(path="/data", kafka__bootstrap__servers=None)
+
+    def test_load_accepts_files_without_brokers(self):
+        source = KohortDataSource({"path": "/data", "subscribe": "orders"})
+        assert "control" not in source.schema().names
+        with pytest.raises(ConfigError, match="option path names no directory"):
+            KohortDataSource({"path": "", "subscribe": "orders"}).schema()
+
+
 class TestTheRest:
     def test_numbers_and_flags_are_parsed(self):
         found = stream(
@@ -200,6 +274,8 @@ class TestTheRest:
         assert stream().fail_on_data_loss
         assert stream(includeBatchFields="true").include_batch_fields
         assert not batch().include_batch_fields
+        assert stream(readRanges="true").read_ranges
+        assert batch(readRanges="true").read_ranges
 
     def test_the_micro_batches_of_a_member_have_a_limit(self):
         assert stream().max_offsets_per_trigger is None
@@ -338,7 +414,6 @@ class TestWithoutEffect:
             ("kafka.acks", "it is for writes"),
             ("kafka.session.timeout.ms", "it is for members of a group"),
             ("groupIdPrefix", "a read without group.id belongs to no group"),
-            ("path", "the topics are those of subscribe"),
         ],
     )
     def test_options_without_effect_on_a_read_have_a_reason(self, option, why):

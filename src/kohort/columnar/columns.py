@@ -86,6 +86,13 @@ def partition_column(partition: int, rows: int) -> pa.Array:
     return numbers.numbers(pa.int32(), rows)
 
 
+def offset_column(offset: int, rows: int) -> pa.Array:
+    """A column of `offset`, `rows` times, made like `partition_column`."""
+    numbers = Buffer(rows, np.int64)
+    numbers.array.fill(offset)
+    return numbers.numbers(pa.int64(), rows)
+
+
 @lru_cache(maxsize=16)
 def _topics(topic: str, rows: int) -> pa.Array:
     name = topic.encode()

@@ -26,14 +26,25 @@ def scan(data: Any) -> Table:
 
     Raises KafkaError CORRUPT_MESSAGE where there is no batch of format v2.
     """
+    table, invalid = scan_valid(data)
+    if invalid is not None:
+        raise KafkaError(ErrorCode.corrupt_message, f"no record batch at position {invalid}")
+    return table
+
+
+def scan_valid(data: Any) -> tuple[Table, int | None]:
+    """The headers of the leading whole batches in `data`, a uint8 array.
+
+    The second value is the position behind them if there is no batch of format v2, else None.
+    """
     table = np.empty((len(data) // _TYPICAL_BATCH + 64, kernels.BATCH_COLUMNS), np.int64)
     count = kernels.scan(data, table)
+    if count < 0:
+        return scan_valid(data[: -1 - count])[0], -1 - count
     if count > len(table):
         table = np.empty((count, kernels.BATCH_COLUMNS), np.int64)
         count = kernels.scan(data, table)
-    if count < 0:
-        raise KafkaError(ErrorCode.corrupt_message, f"no record batch at position {-1 - count}")
-    return table[:count]
+    return table[:count], None
 
 
 def select(

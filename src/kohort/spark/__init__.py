@@ -10,6 +10,7 @@ Register the source with `register(spark)`.
 - `stateful_queries` refuses stateful queries that are members.
 - Writing: `writing` is the work of tasks and driver, `row_spool` stores unsent rows, `row_sender`
   has the producer.
+- `files` reads segment files without a broker. `range_reader` reads the ranges of `readRanges`.
 - Columns: `avro`, `json_schema` and `protobuf` are `registry_columns` with a schema registry.
 - Processes: `background` runs the client in Spark's processes, `workers` tunes those of tasks.
   `logs` formats their log lines. `metrics` come from the progress of queries.
@@ -22,10 +23,11 @@ from kohort.util.kio import import_kio
 import_kio()  # before anything else imports kio
 
 from kohort.spark.frames import refreshed  # noqa: E402
+from kohort.spark.range_reader import RangeReader  # noqa: E402
 from kohort.spark.registration import register  # noqa: E402
 from kohort.spark.source import KohortDataSource  # noqa: E402
 from kohort.spark.stateful_queries import validate_starts  # noqa: E402
 
 validate_starts()
 
-__all__ = ["KohortDataSource", "refreshed", "register"]
+__all__ = ["KohortDataSource", "RangeReader", "refreshed", "register"]

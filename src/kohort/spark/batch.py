@@ -1,8 +1,8 @@
 """A batch read from `startingOffsets` to `endingOffsets`, of topics as they are at planning."""
 
 import secrets
-from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -11,11 +11,23 @@ from kohort.spark import fetching, frames
 from kohort.spark.data_loss import DataLossError, raise_or_warn, span
 from kohort.spark.error_messages import cause_first
 from kohort.spark.logs import log_to_stderr
-from kohort.spark.offset_queries import OffsetQueries, ids_of, validate_named
-from kohort.spark.options import ReadOptions
+from kohort.spark.offset_queries import Existing, OffsetQueries, validate_named
+from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import Positions
-from kohort.spark.ranges import OffsetRange, ranges, split
+from kohort.spark.ranges import OffsetRange, split
 from kohort.spark.workers import TaskObject
+from kohort.types import TopicPartition
+
+
+class Queries(Protocol):
+    """Existing partitions, their offsets, and the ranges that tasks read."""
+
+    def partitions(self) -> Existing: ...
+    def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions: ...
+    def latest(self, partitions: Iterable[TopicPartition]) -> Positions: ...
+    def ranges(
+        self, start: Positions, end: Positions, partitions: Existing
+    ) -> Sequence[OffsetRange]: ...
 
 
 @cause_first
@@ -26,8 +38,12 @@ class BatchReader(TaskObject, DataSourceReader):
         self._options = options
         self._plan = secrets.token_hex(8)
 
+    def queries(self) -> Queries:
+        """What there is to read."""
+        return OffsetQueries(self._options)
+
     def partitions(self) -> Sequence[InputPartition]:
-        options, queries = self._options, OffsetQueries(self._options)
+        options, queries = self._options, self.queries()
         partitions = queries.partitions()
         validate_named(options, partitions)
         start = queries.resolve(options.starting, partitions)
@@ -36,7 +52,7 @@ class BatchReader(TaskObject, DataSourceReader):
             end = _limit_to_end(options, start, end, queries.latest(partitions))
         _validate_order(options, start, end)
         offset_ranges = split(
-            ranges(start, end, ids_of(partitions)),
+            queries.ranges(start, end, partitions),
             options.min_partitions,
             options.max_records_per_partition,
         )
@@ -50,9 +66,13 @@ class BatchReader(TaskObject, DataSourceReader):
         offset_range = cast("OffsetRange", partition)
         return self._records(offset_range) if offset_range.size else iter(())
 
+    def records(self, offset_range: OffsetRange) -> Iterator[Any]:
+        """The records of a range, in a task."""
+        return fetching.read(self._options, offset_range)
+
     def _records(self, offset_range: OffsetRange) -> Iterator[Any]:
         try:
-            yield from fetching.read(self._options, offset_range)
+            yield from self.records(offset_range)
         except DataLossError as error:
             raise DataLossError(f"{error}; if the frame was used before: {frames.ADVICE}") from None
 

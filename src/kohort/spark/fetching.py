@@ -18,7 +18,7 @@ from kohort.spark import background, workers
 from kohort.spark.data_loss import AGAIN, deleted, out_of_range, raise_or_warn
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import topic_id
-from kohort.spark.ranges import OffsetRange
+from kohort.spark.ranges import OffsetRange, range_row
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,11 +36,14 @@ RECREATED_AFTER: Final = 3
 
 
 def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
-    """The records of `offset_range` as Arrow record batches.
+    """The records of `offset_range` as Arrow record batches; with `readRanges` the range itself.
 
     Raises DataLossError if records were deleted, unless `failOnDataLoss` is false; KafkaError;
     GaveUpError if the leader could not be reached.
     """
+    if options.read_ranges:
+        yield range_row(offset_range)
+        return
     from kohort.columnar.decoding import decode_batches
     from kohort.columnar.machine_code import addresses
     from kohort.protocol.compression import MAX_INFLATED

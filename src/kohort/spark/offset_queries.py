@@ -19,6 +19,7 @@ from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unles
 from kohort.spark import background, bootstrap_check
 from kohort.spark.options import Bound, ReadOptions, TopicSubscription
 from kohort.spark.positions import EARLIEST, Positions, TopicIds, topic_id, validate_partitions
+from kohort.spark.ranges import OffsetRange, ranges
 from kohort.types import TopicPartition
 
 T = TypeVar("T")
@@ -75,6 +76,10 @@ class OffsetQueries:
         """
         requested = tuple(partitions)
         return self._run(lambda: self.resolved(bound, requested))
+
+    def ranges(self, start: Positions, end: Positions, partitions: Existing) -> list[OffsetRange]:
+        """One for each partition that has something to read."""
+        return ranges(start, end, ids_of(partitions))
 
     def _run(self, query: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run the query with up to `fetchOffset.numRetries` attempts.

@@ -31,9 +31,13 @@ _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "starting
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGERS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _STREAM_ONLY: Final = ("group.id", "groupMode", "groupProtocol", "checkpointTopicIds")
+_BROKER_ONLY: Final = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", SECURITY)
+"""Options that do nothing in a read of files, as `kafkaConsumer.pollTimeoutMs` and most `kafka.*`.
+"""
+_OF_FILES: Final = frozenset(("check.crcs", "isolation.level", "bootstrap.servers"))
+"""`kafka.*` options that are used or refused in a read of files."""
 _WITHOUT_EFFECT: Final = {
     "groupIdPrefix": "a read without group.id belongs to no group",
-    "path": "the topics are those of subscribe",
     "topic": "it is for writes",
     "includeTimestamp": "it is for writes",
 }
@@ -43,6 +47,7 @@ READ: Final = (
     "transactionalSink",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
     "failOnDataLoss", "includeHeaders", "includeBatchFields", "maxInflatedBatchBytes",
+    "path", "damagedBatches", "readRanges",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", SECURITY,
 )  # fmt: skip
@@ -85,7 +90,7 @@ class GroupMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSubscription:
-    """The topics to read: exactly one of the fields is set."""
+    """The topics to read: exactly one of the fields is set, or none if files have one topic."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -135,6 +140,12 @@ class ReadOptions:
     include_headers: bool = False
     include_batch_fields: bool = False
     """Add columns of the record's batch, and rows for control records."""
+    paths: tuple[str, ...] = ()
+    """Data directories, directories of partitions or segment files to read instead of a cluster."""
+    damaged_rows: bool = False
+    """Damage of files becomes rows instead of data loss."""
+    read_ranges: bool = False
+    """Rows are the offset ranges to read instead of their records."""
     max_inflated_batch_bytes: int | None = None
     """Largest size of a record batch after decompression; None: 64 MiB."""
     isolation: Isolation = "read_uncommitted"
@@ -182,7 +193,12 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Validate the options of a read. Raises RefusedOptionsError, which names all that is wrong."""
     raw, refusals = RawOptions(options), OptionErrors()
     refusals.add(_unknown(raw, streaming))
-    refusals.of(lambda: kafka_options.client_config(raw.kafka), None)
+    no_paths: tuple[str, ...] = ()
+    paths = refusals.of(lambda: _paths(raw), no_paths)
+    if raw.get("path") is None:
+        refusals.of(lambda: kafka_options.client_config(raw.kafka), None)
+    else:
+        refusals.add(_refused_of_files(raw, streaming))
     no_group: tuple[str | None, GroupMode] = (None, GroupMode.NONE)
     group_id, mode = refusals.of(lambda: _group(raw), no_group) if streaming else no_group
     read_options = ReadOptions(
@@ -196,6 +212,9 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         checkpoint_topic_ids=refusals.of(lambda: raw.flag("checkpointTopicIds", True), True),
         include_headers=refusals.of(lambda: raw.flag("includeHeaders", False), False),
         include_batch_fields=refusals.of(lambda: raw.flag("includeBatchFields", False), False),
+        paths=paths,
+        damaged_rows=refusals.of(lambda: _damaged_rows(raw), False),
+        read_ranges=refusals.of(lambda: raw.flag("readRanges", False), False),
         max_inflated_batch_bytes=refusals.of(lambda: _max_inflated(raw), None),
         isolation=refusals.of(lambda: _isolation(raw), "read_uncommitted"),
         check_crcs=refusals.of(lambda: raw.flag("kafka.check.crcs", True), True),
@@ -240,6 +259,47 @@ def _counts(raw: RawOptions, refusals: OptionErrors, mode: GroupMode) -> dict[st
     if mode is GroupMode.MEMBER and most is None:
         counts["max_offsets_per_trigger"] = max(MEMBER_MAX_OFFSETS, least or 0)
     return counts
+
+
+def _paths(raw: RawOptions) -> tuple[str, ...]:
+    text = raw.get("path")
+    paths = tuple(dict.fromkeys(path.strip() for path in (text or "").split(",") if path.strip()))
+    if text is not None and not paths:
+        raise ConfigError("option path names no directory; several are separated by commas")
+    return paths
+
+
+def _refused_of_files(raw: RawOptions, streaming: bool) -> Iterator[str]:
+    """The refusals of options that a read of `path` cannot have."""
+    if streaming:
+        yield "option path: a stream reads from brokers; leave it out, or read a batch"
+    if "bootstrap.servers" in raw.kafka:
+        yield (
+            "options path and kafka.bootstrap.servers contradict each other; give path to read "
+            "files, kafka.bootstrap.servers to read from brokers"
+        )
+    yield from raw.refused(
+        (*_STARTING[:2], *_ENDING[:2]),
+        "files are read by offsets; leave it out, and filter by the column timestamp",
+    )
+    if raw.kafka.get("isolation.level", "").strip().lower() == "read_committed":
+        yield (
+            "option kafka.isolation.level is read_committed: the files of a log do not tell which "
+            "transactions will be aborted; leave it out, and see the column control of "
+            "includeBatchFields"
+        )
+    yield from raw.refused(("readRanges",), "it is for reads from brokers; leave it out")
+
+
+def _damaged_rows(raw: RawOptions) -> bool:
+    is_rows = raw.choice("damagedBatches", ("loss", "rows"), "loss") == "rows"
+    if raw.get("damagedBatches") is not None and raw.get("path") is None:
+        raise ConfigError("option damagedBatches: it is for reads of path; leave it out")
+    if is_rows and not raw.flag("includeBatchFields", False):
+        raise ConfigError(
+            "option damagedBatches is rows: their column control needs includeBatchFields = true"
+        )
+    return is_rows
 
 
 def _max_inflated(raw: RawOptions) -> int | None:
@@ -293,6 +353,10 @@ def _trigger_delay_ms(raw: RawOptions) -> int:
 def _without_effect(raw: RawOptions, streaming: bool, mode: GroupMode) -> dict[str, str]:
     reasons = kafka_options.without_effect(raw.kafka, kafka_options.READS)
     reasons |= {name: _WITHOUT_EFFECT[name] for name in raw.among(tuple(_WITHOUT_EFFECT))}
+    if raw.get("path") is not None:
+        ignored = (*raw.among(_BROKER_ONLY), *raw.among(("kafkaConsumer.pollTimeoutMs",)))
+        kafka = (PREFIX + name for name in raw.kafka.keys() - _OF_FILES)
+        return reasons | dict.fromkeys((*ignored, *kafka), "files are read, and no broker")
     if not streaming:
         reasons |= dict.fromkeys(raw.among(_TRIGGERS), "a batch read has no triggers")
     elif raw.get("maxTriggerDelay") is not None and raw.get("minOffsetsPerTrigger") is None:
@@ -307,6 +371,8 @@ def _without_effect(raw: RawOptions, streaming: bool, mode: GroupMode) -> dict[s
 
 def _subscription(raw: RawOptions) -> TopicSubscription:
     names = raw.among(_SUBSCRIPTIONS)
+    if not names and raw.get("path") is not None:
+        return TopicSubscription()
     if len(names) != 1:
         which = f"{' and '.join(names)} contradict each other" if names else "none is given"
         raise ConfigError(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -24,6 +25,23 @@ class OffsetRange(InputPartition):
     @property
     def size(self) -> int:
         return self.end - self.start
+
+
+def range_row(offset_range: OffsetRange) -> Any:
+    """The Arrow record batch with one row for this range, as `readRanges` has it."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from kohort.columnar.columns import offset_column, partition_column, topic_column
+
+    topic_id = offset_range.topic_id
+    columns = {
+        "topic": topic_column(offset_range.topic, 1),
+        "partition": partition_column(offset_range.partition, 1),
+        "start": offset_column(offset_range.start, 1),
+        "end": offset_column(offset_range.end, 1),
+        "topicId": pa.nulls(1, pa.string()) if topic_id is None else topic_column(topic_id, 1),
+    }
+    return pa.RecordBatch.from_arrays([*columns.values()], [*columns])
 
 
 def ranges(

@@ -46,6 +46,18 @@ _BATCH_FIELDS: Final = [
 """As `columnar.schema.BATCH_FIELDS`."""
 
 
+_RANGES: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("start", LongType()),
+        StructField("end", LongType()),
+        StructField("topicId", StringType()),
+    ]
+)
+"""Columns of `readRanges`, as `ranges.range_row`."""
+
+
 def read_schema(*, include_headers: bool, include_batch_fields: bool = False) -> StructType:
     """The columns of Spark's Kafka source, and those of the records' batches."""
     headers = [StructField("headers", HEADERS)] if include_headers else []
@@ -55,6 +67,8 @@ def read_schema(*, include_headers: bool, include_batch_fields: bool = False) ->
 
 def columns_of(options: ReadOptions) -> StructType:
     """The columns of a read with these options."""
+    if options.read_ranges:
+        return _RANGES
     return read_schema(
         include_headers=options.include_headers,
         include_batch_fields=options.include_batch_fields,

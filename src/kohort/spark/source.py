@@ -60,6 +60,10 @@ class KohortDataSource(DataSource):
         options = parse_read(self.options, streaming=False)
         validate_read_schema(schema, options)
         self._log_ignored(options)
+        if options.paths:
+            from kohort.spark.files import FileReader
+
+            return FileReader(options)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802

@@ -1,0 +1,151 @@
+"""Walks the record batches of a segment file, some megabytes at a time.
+
+A broker appends to the last segment, and may be killed: it may end within a batch, or with zeros
+that were never written. Anything else that is no batch is damage, and the rest of the segment
+cannot be read, because nothing marks where the next batch begins.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kohort.columnar import kernels
+from kohort.columnar.payloads import as_bytes
+from kohort.columnar.selection import Table, scan_valid
+from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, MAGIC_AT, SIZE_AT, SIZE_OVERHEAD, int32
+from kohort.segments.segment import Segment
+from kohort.segments.storage import File
+
+_CHUNK: Final = 4 * 1024 * 1024
+_OFFSETS: Final = 2**31
+"""Offsets from the base offset of a segment on that its index can have."""
+
+
+class Chunk(NamedTuple):
+    """Whole record batches."""
+
+    data: memoryview
+    position: int
+    """In the file."""
+    table: Table
+    """Their headers, with positions in `data`."""
+
+
+class NoBatchError(Exception):
+    """A segment does not end with a whole batch, or has something else between its batches."""
+
+    def __init__(self, position: int, problem: str, *, may_be_end: bool) -> None:
+        super().__init__(problem)
+        self.position = position
+        self.problem = problem
+        self.may_be_end = may_be_end
+        """A broker that was killed leaves the end of the last segment like that."""
+
+
+def walk(
+    file: File, segment: Segment, position: int = 0, end_offset: int | None = None
+) -> Iterator[Chunk]:
+    """The batches from `position` on. Their offsets rise, and are below `end_offset`.
+
+    Raises NoBatchError behind the last one that can be read, unless the file ends there. Raises
+    OSError.
+    """
+    end = file.size()
+    next_offset = segment.base_offset
+    limit = next_offset + _OFFSETS if end_offset is None else end_offset
+    size = _CHUNK
+    while position < end:
+        file.seek(position)
+        data = memoryview(file.read_buffer(min(size, end - position)))
+        table, invalid = scan_valid(as_bytes(data))
+        count = _rising(table, next_offset, limit)
+        used = 0
+        if count:
+            last = table[count - 1]
+            used = int(last[kernels.POSITION] + last[kernels.SIZE])
+            yield Chunk(data[:used], position, table[:count])
+            position += used
+            next_offset = int(last[kernels.LAST_OFFSET]) + 1
+        if count < len(table):
+            first, last = table[count, [kernels.BASE_OFFSET, kernels.LAST_OFFSET]].tolist()
+            problem = f"a batch with offsets from {first} to {last} is out of order"
+            raise NoBatchError(position, problem, may_be_end=False)
+        if invalid is not None:
+            raise _no_batch(file, data[invalid:], position, end)
+        size = _CHUNK
+        if not used:
+            size = _size_of_batch(data)
+            if len(data) < min(_CHUNK, end - position) or size > end - position:
+                raise NoBatchError(position, "the file ends within a batch", may_be_end=True)
+
+
+def end_of(file: File, segment: Segment, position: int) -> int:
+    """The offset behind the last whole batch of a segment, from one at `position` on.
+
+    A batch that is damaged counts as one offset. Raises OSError.
+    """
+    end = segment.base_offset
+    try:
+        for chunk in walk(file, segment, position):
+            end = int(chunk.table[-1, kernels.LAST_OFFSET]) + 1
+    except NoBatchError as error:
+        if not error.may_be_end:
+            end += 1
+    return end
+
+
+def _rising(table: Table, next_offset: int, limit: int) -> int:
+    """The number of leading batches whose offsets rise from `next_offset` to below `limit`.
+
+    Offsets are outside the CRC. Of two batches in the wrong order the first one is wrong if it has
+    higher offsets, and the second one follows all before it.
+    """
+    first, last = table[:, kernels.BASE_OFFSET], table[:, kernels.LAST_OFFSET]
+    ends = np.concatenate([[next_offset], last + 1])
+    wrong = np.flatnonzero((last < first) | (last >= limit) | (first < ends[:-1]))
+    if not len(wrong):
+        return len(table)
+    number = int(wrong[0])
+    is_previous_wrong = (
+        number > 0
+        and ends[number - 1] <= first[number] < first[number - 1]
+        and first[number] <= last[number] < limit
+    )
+    return number - 1 if is_previous_wrong else number
+
+
+def _size_of_batch(data: memoryview) -> int:
+    """The size that a batch has by its header; the end of its bytes may be missing."""
+    if len(data) < HEADER_SIZE:
+        return HEADER_SIZE
+    size: int = int32.unpack_from(data, SIZE_AT)[0] + SIZE_OVERHEAD
+    return size
+
+
+def _no_batch(file: File, rest: memoryview, position: int, end: int) -> NoBatchError:
+    """The error for `rest`, which is at `position` and is no batch."""
+    if _is_zero(rest) and _is_zero_from(file, position + len(rest), end):
+        return NoBatchError(position, "zeros up to the end of the file", may_be_end=True)
+    if rest[MAGIC_AT] < MAGIC:
+        return NoBatchError(
+            position,
+            f"no record batch (message format v{rest[MAGIC_AT]}, of brokers before 0.11, if these "
+            "are records)",
+            may_be_end=False,
+        )
+    return NoBatchError(position, "no record batch", may_be_end=False)
+
+
+def _is_zero_from(file: File, position: int, end: int) -> bool:
+    file.seek(position)
+    while position < end:
+        data = file.read(min(_CHUNK, end - position))
+        if not data or not _is_zero(data):
+            return not data
+        position += len(data)
+    return True
+
+
+def _is_zero(data: Any) -> bool:
+    return not np.frombuffer(data, np.uint8).any()
