@@ -1,11 +1,11 @@
 """A bench of a coordinator whose log is folded write by write."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from history.group_logs import Commits, Logged, Tables, apply
+from history.group_logs import Commits, Logged, Row, Tables, apply
 from kohort.coordinator import records
 from kohort.coordinator.classic import Group
 from kohort.coordinator.consumer.group import ConsumerGroup
@@ -23,45 +23,105 @@ from kohort.testing.bench import Bench
 
 
 class RecordingBench(Bench):
-    """A bench that keeps each write of its log, as a batch."""
+    """A bench that keeps its log as rows of `schema.RECORDS`, each write a batch."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self.logged: list[Logged] = []
+        self.rows: list[Row] = []
         super().__init__(*args, **options)
 
     def _apply(self, result: Any) -> None:
         super()._apply(result)
-        self.write(result.records)
-        self.write(result.transactional)
+        self._write(result.records)
+        for commits in result.transactional:
+            self._write([commits], commits)
 
-    def write(self, entries: Iterable[Entry]) -> None:
-        start = len(self.logged)
-        for key, value in (pair for entry in entries for pair in _encoded(entry)):
-            offset = len(self.logged)
-            at = LogPosition(offset, self.timestamp, batch_offset=start)
-            self.logged.append(Logged(key, value, at))
+    def end_transaction(self, producer_id: int = 1, *, commit: bool = True) -> None:
+        super().end_transaction(producer_id, commit=commit)
+        self._append([(_MARKER_KEY, _MARKER_VALUE)], producer_id, "commit" if commit else "abort")
+
+    def _write(
+        self, entries: Iterable[Entry], transaction: TransactionalOffsets | None = None
+    ) -> None:
+        producer_id = None if transaction is None else transaction.producer_id
+        self._append([pair for entry in entries for pair in _encoded(entry)], producer_id)
+
+    def _append(
+        self,
+        pairs: Iterable[tuple[bytes, bytes | None]],
+        producer_id: int | None,
+        control: str | None = None,
+    ) -> None:
+        start = len(self.rows)
+        for key, value in pairs:
+            self.rows.append(
+                {
+                    "key": key,
+                    "value": value,
+                    "partition": 0,
+                    "offset": len(self.rows),
+                    "timestamp": self.timestamp * 1_000,
+                    "batchOffset": start,
+                    "partitionLeaderEpoch": 0,
+                    "producerId": producer_id,
+                    "producerEpoch": None if producer_id is None else 0,
+                    "transactional": producer_id is not None,
+                    "control": control,
+                }
+            )
+
+
+_MARKER_KEY, _MARKER_VALUE = bytes(4), bytes(6)
 
 
 def _encoded(entry: Entry) -> Iterator[tuple[bytes, bytes | None]]:
-    if isinstance(entry, TransactionMarker):
-        return
+    assert not isinstance(entry, TransactionMarker)
     commits = entry.commits if isinstance(entry, TransactionalOffsets) else entry
     rows = commits.rows() if isinstance(commits, OffsetCommits) else [commits]
     yield from map(records.encode, rows)
 
 
-def compacted(log: Iterable[Logged]) -> list[Logged]:
-    """The last record of each key."""
-    last = {record.key: record for record in log}
-    return sorted(last.values(), key=lambda record: record.at.offset)
+def logged(rows: Iterable[Row]) -> Iterator[Logged]:
+    """The records as the fold of groups gets them: transactions are committed at once."""
+    for row in rows:
+        if row["control"] is None:
+            at = LogPosition(
+                row["offset"], row["timestamp"] // 1_000, batch_offset=row["batchOffset"]
+            )
+            yield Logged(row["key"], row["value"], at)
 
 
-def groups_of(tables: Tables) -> dict[str, Any]:
+def compacted(rows: list[Row], end: int) -> list[Row]:
+    """What the cleaner leaves of the log up to this offset, and the rest.
+
+    Of each key the last record that counts; it does not come to open transactions.
+    """
+    open_: dict[int, list[int]] = defaultdict(list)
+    aborted: set[int] = set()
+    for row in rows:
+        if row["control"] is not None:
+            ended = open_.pop(row["producerId"], [])
+            aborted.update(ended if row["control"] == "abort" else ())
+        elif row["transactional"]:
+            open_[row["producerId"]].append(row["offset"])
+    end = min([end, *(offset for offsets in open_.values() for offset in offsets)])
+    last = {
+        row["key"]: row["offset"]
+        for row in rows[:end]
+        if row["control"] is None and row["offset"] not in aborted
+    }
+    kept = [
+        row
+        for row in rows[:end]
+        if row["control"] is not None or last.get(row["key"]) == row["offset"]
+    ]
+    return kept + rows[end:]
+
+
+def groups_of(open_rows: Mapping[str, list[Row]]) -> dict[str, Any]:
     """The groups with records other than commits, as rows that have not ended tell."""
     ends = {"generations": "ended_offset", "members": "to_offset", "assignments": "to_offset"}
     rows = {
-        table: [row for row in tables.open[table] if row[end] is None]
-        for table, end in ends.items()
+        table: [row for row in open_rows[table] if row[end] is None] for table, end in ends.items()
     }
     # A consumer group has no record of its first epoch.
     groups: dict[str, Any] = defaultdict(
@@ -173,7 +233,7 @@ class HistoryOfBench:
 
     def read(self) -> Tables:
         """Fold what the log has more. Returns the rows so far."""
-        for record in self._bench.logged[self._next :]:
+        for record in logged(self._bench.rows[self._next :]):
             apply(self.fold, self.commits, record)
             apply(self._resumed, self._resumed_commits, record)
             state = self._resumed.dump()
@@ -181,7 +241,7 @@ class HistoryOfBench:
                 self._resumed_rows[name] += rows
             self._resumed = GroupFold(log_partition=0, commits=self._resumed_commits)
             self._resumed.load(state)
-        self._next = len(self._bench.logged)
+        self._next = len(self._bench.rows)
         assert self._resumed.dump() == self.fold.dump()
         assert self._resumed_rows == self.fold.rows
         assert self._resumed.open_rows() == self.fold.open_rows()

@@ -47,10 +47,15 @@ def write_classic(
         before.leader, before.protocol = content["leader"], content["protocol"]
     else:
         begun = _generation(state, content, state_time, at)
-        is_round = not converted and _is_round(state, begun, owners, at)
+        may_be_round = not converted and _may_be_round(state, begun, at)
+        is_round = may_be_round and _gives_what_was_taken(state, owners)
+        begins_unknown = may_be_round and not (state.rebalance and state.rebalance.is_complete)
         ended_by = "converted" if converted else "next" if sent else "empty"
         changes.begin_generation(state, begun, at, ended_by=ended_by, is_round=is_round)
-        if state.rebalance is not None and sent and not converted and state_time is not None:
+        assert state.rebalance is not None
+        if begins_unknown:
+            state.rebalance.is_complete = False
+        if sent and not converted and state_time is not None:
             synced = max(at.timestamp - state_time, 0)
             state.rebalance.sync_ms = (state.rebalance.sync_ms or 0) + synced
     former = {id_: member for id_, member in state.members.items() if id_ not in sent}
@@ -103,22 +108,21 @@ def _skipped(generation: int, before: int | None) -> int | None:
     return max(generation - before - 1, 0)
 
 
-def _is_round(
-    state: GroupState,
-    begun: Generation,
-    owners: Mapping[TopicPartition, NewOwner],
-    at: LogPosition,
-) -> bool:
-    before, rebalance = state.generation, state.rebalance
-    if before is None or rebalance is None or not begun.members:
+def _may_be_round(state: GroupState, begun: Generation, at: LogPosition) -> bool:
+    """Whether a generation follows the one before as another round does."""
+    before = state.generation
+    if before is None or state.rebalance is None or not begun.members:
         return False
     if begun.generation != before.generation + 1 or set(begun.members) != set(before.members):
         return False
     joined_at = at.timestamp if begun.state_time is None else begun.state_time
     # Members hear of the next round by a heartbeat, of which a session has at least three.
     longest_ms = max(state.members[id_].session_timeout_ms or 0 for id_ in begun.members)
-    if joined_at - before.written[-1] > longest_ms:
-        return False
+    return joined_at - before.written[-1] <= longest_ms
+
+
+def _gives_what_was_taken(state: GroupState, owners: Mapping[TopicPartition, NewOwner]) -> bool:
+    """Whether a partition has an owner again that it lost in the open rebalance."""
     partitions = state.partitions
     return any(
         owner and tp not in partitions.owned and tp in owners

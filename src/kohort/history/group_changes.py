@@ -63,7 +63,7 @@ class GroupChanges:
                 generation.generation,
                 at.offset,
                 at.timestamp,
-                at.is_complete and not state.has_gap,
+                generation.is_complete,
             )
 
     def end_generation(self, state: GroupState, end: LogPosition, ended_by: str) -> None:

@@ -32,7 +32,7 @@ def generation_row(
         "protocol_type": generation.protocol_type,
         "protocol": generation.protocol,
         "leader": generation.leader,
-        "members": list(generation.members),
+        "members": sorted(generation.members),
         "skipped": generation.skipped,
         "ended": None if end is None else timestamp(end.timestamp),
         "ended_offset": None if end is None else end.offset,
@@ -54,9 +54,9 @@ def rebalance_row(
     if not rebalance.is_complete:
         return row
     row |= {column: [] for column in _DEPARTURES.values()}
-    for member_id, how in rebalance.departures:
+    for member_id, how in sorted(rebalance.departures):
         row[_DEPARTURES[how]].append(member_id)
-    row["joined"] = list(rebalance.joined)
+    row["joined"] = sorted(rebalance.joined)
     row["standstill_ms"] = standstill_ms
     if state.type in ("classic", "consumer"):
         row |= state.partitions.change_counts()

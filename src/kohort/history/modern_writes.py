@@ -54,14 +54,17 @@ class ModernWrite:
         self._held: dict[str, tuple[IdPartition, ...]] = {}
         """Partitions of each member that has another assignment, before the write."""
         self._epoch: tuple[int, LogPosition] | None = None
+        self._is_complete = True
 
     def apply(self, record: GroupRecord, at: LogPosition) -> None:
         """Apply a record of the group's own type."""
         content = record.content or {}
         member_id = record.member_id
+        self._is_complete = self._is_complete and at.is_complete
         match record.kind:
             case "epoch" if not record.is_tombstone:
-                self._epoch = content["epoch"], at
+                # What the write has changed so far is known if all of it is.
+                self._epoch = content["epoch"], at._replace(is_complete=self._is_complete)
             case "member" if member_id is not None:
                 self._member(member_id, None if record.is_tombstone else content, at)
             case "current" if member_id is not None:
