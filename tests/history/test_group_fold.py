@@ -271,7 +271,7 @@ def test_a_record_that_is_not_readable_makes_the_next_rebalance_incomplete(log: 
     log.classic(1_000, 1, {"a": (0,)})
     log.write(2_000, (key(2, G), b"\0\3?"))
     log.classic(3_000, 3, {"b": (0,)})
-    log.classic(4_000, 4, {"b": (0,)})
+    log.classic(4_000, 5, {"b": (0,)})
     tables = fold_all(log.records)
     assert [row["error"] is None for row in tables.groups] == [True, False, True, True]
     assert [row["complete"] for row in told(tables, "rebalances")] == [True, False, True]
