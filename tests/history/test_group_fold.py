@@ -622,3 +622,10 @@ def test_groups_that_share_a_batch_are_apart(log: Log) -> None:
         ("g", "deleted"),
         ("h", "deleted"),
     ]
+
+
+def test_a_static_member_may_return_with_a_former_member_id(log: Log) -> None:
+    for time, member_id in enumerate(("a1", "a2", "a1"), start=1):
+        log.classic(time * 100, 1, {member_id: (0,)}, instances={member_id: "a"}, joined=100)
+    (rebalance,) = told(fold_all(log.records), "rebalances")
+    assert (rebalance["replaced"], rebalance["added"], rebalance["moved"]) == (["a1", "a2"], 1, 0)

@@ -5,8 +5,7 @@ is changed accordingly, rows are appended, and commits get their owners.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kohort.history import departures
 from kohort.history.departures import departure, successors
@@ -75,15 +74,23 @@ class GroupChanges:
         rebalance = state.rebalance
         if rebalance is None:
             return
-        if not _is_creation(state, rebalance):
-            standstill_ms = self._standstill_ms(state)
-            self._append("rebalances", rebalance_row(state, rebalance, standstill_ms, end))
+        self._append_rebalance(state, rebalance, end)
         state.rebalance = None
 
-    def _standstill_ms(self, state: GroupState) -> int | None:
+    def _append_rebalance(
+        self, state: GroupState, rebalance: Rebalance, end: LogPosition | None
+    ) -> None:
+        has_members = state.generation is not None and state.generation.members
+        if not (has_members or rebalance.joined or rebalance.departures):
+            return  # The group was created: nobody was a member before nor after.
+        moved = state.partitions.moved()
+        standstill_ms = self._standstill_ms(state, moved)
+        self._append("rebalances", rebalance_row(state, rebalance, len(moved), standstill_ms, end))
+
+    def _standstill_ms(self, state: GroupState, moved: Iterable[TopicPartition]) -> int | None:
         """The longest pause of commits of a partition that moved; None if none has two commits."""
         pauses = []
-        for tp in state.partitions.moved():
+        for tp in moved:
             before = self._commits.last_before_assigned(state.group, tp)
             after = self._commits.first_since_assigned(state.group, tp)
             if before is not None and after is not None:
@@ -119,7 +126,7 @@ class GroupChanges:
             if state.rebalance is not None:
                 state.rebalance.departures.append((member_id, how))
         predecessors = {new: old for old, new in heirs.items()}
-        state.partitions.successors.update(heirs)
+        state.partitions.replace(heirs)
         for member in joined:
             state.members[member.member_id] = member
             member.replaces = predecessors.get(member.member_id)
@@ -147,13 +154,16 @@ class GroupChanges:
     ) -> None:
         """Partitions that have new owners; `former`: members that were removed in the write."""
         owned, before = state.partitions.owned, state.partitions.before
-        assign = partial(self._assign, state, {})
+        named: NewOwner | None = None
+        owner = _NOBODY
         for tp, new in changes.items():
             now = owned.get(tp)
+            if new is not None and new is not named:  # Partitions of one owner are in a row.
+                named, owner = new, _owner(state, new)
             if new is not None and now is not None and now.member_id == new.member_id:
                 if new.generation not in (now.generation, AWAY):
-                    assign(tp, new)
-                _mark_pending(now, at if new.is_pending else None)
+                    self._commits.assign(state.group, tp, owner)
+                _mark_pending(now, new, at)
                 continue
             if now is not None:
                 self._append("assignments", assignment_row(state, tp, now, at, former))
@@ -161,27 +171,12 @@ class GroupChanges:
             if tp not in before:
                 before[tp] = "" if now is None else now.member_id
             if new is not None:
-                owner = Ownership(new.member_id, at.offset, at.timestamp, new.generation)
-                _mark_pending(owner, at if new.is_pending else None)
-                owned[tp] = owner
-                assign(tp, new)
+                got = Ownership(new.member_id, at.offset, at.timestamp, new.generation)
+                _mark_pending(got, new, at)
+                owned[tp] = got
+                self._commits.assign(state.group, tp, owner)
             elif now is not None:
                 self._commits.assign(state.group, tp, None)
-
-    def _assign(
-        self,
-        state: GroupState,
-        owners: dict[NewOwner, Owner],
-        tp: TopicPartition,
-        new: NewOwner,
-    ) -> None:
-        """`owners`: owners by what is known of them, filled as they are needed."""
-        owner = owners.get(new)
-        if owner is None:
-            member = state.members.get(new.member_id)
-            client_id, client_host = (member.client_id, member.client_host) if member else ("", "")
-            owner = owners[new] = Owner(new.member_id, client_id, client_host, new.generation)
-        self._commits.assign(state.group, tp, owner)
 
     def rename_topic(self, state: GroupState, topic_id: str, name: str) -> None:
         """Partitions known by the id of their topic are from now on known by its name."""
@@ -191,7 +186,8 @@ class GroupChanges:
         for tp in [tp for tp in owned if tp.topic == topic_id]:
             owner = owned[named := TopicPartition(name, tp.partition)] = owned.pop(tp)
             self._commits.assign(state.group, tp, None)
-            self._assign(state, {}, named, NewOwner(owner.member_id, owner.generation))
+            new = NewOwner(owner.member_id, owner.generation)
+            self._commits.assign(state.group, named, _owner(state, new))
 
     # --- the end
 
@@ -208,9 +204,8 @@ class GroupChanges:
         """Append the rows of what has not ended."""
         if state.generation is not None:
             self._append("generations", generation_row(state, state.generation, None, "open"))
-        if state.rebalance is not None and not _is_creation(state, state.rebalance):
-            standstill_ms = self._standstill_ms(state)
-            self._append("rebalances", rebalance_row(state, state.rebalance, standstill_ms, None))
+        if state.rebalance is not None:
+            self._append_rebalance(state, state.rebalance, None)
         for member in state.members.values():
             self._append("members", member_row(state, member, None, None))
         for tp, owner in state.partitions.owned.items():
@@ -221,14 +216,17 @@ class GroupChanges:
         self._rows[table].append(row)
 
 
-def _mark_pending(owner: Ownership, at: LogPosition | None) -> None:
-    if at is None:
+_NOBODY: Final = Owner("", "", "", -1)
+
+
+def _owner(state: GroupState, new: NewOwner) -> Owner:
+    member = state.members.get(new.member_id)
+    client_id, client_host = (member.client_id, member.client_host) if member else ("", "")
+    return Owner(new.member_id, client_id, client_host, new.generation)
+
+
+def _mark_pending(owner: Ownership, new: NewOwner, at: LogPosition) -> None:
+    if not new.is_pending:
         owner.pending_from = None
     elif owner.pending_from is None:
         owner.pending_from = at.timestamp
-
-
-def _is_creation(state: GroupState, rebalance: Rebalance) -> bool:
-    """Whether nobody was a member before nor after: this is no rebalance."""
-    has_members = state.generation is not None and state.generation.members
-    return not (has_members or rebalance.joined or rebalance.departures)

@@ -42,8 +42,13 @@ def generation_row(
 
 
 def rebalance_row(
-    state: GroupState, rebalance: Rebalance, standstill_ms: int | None, end: LogPosition | None
+    state: GroupState,
+    rebalance: Rebalance,
+    moved: int,
+    standstill_ms: int | None,
+    end: LogPosition | None,
 ) -> dict[str, Any]:
+    """`moved`: number of partitions."""
     row = _key(state, rebalance) | {
         "rounds": rebalance.rounds,
         "sync_ms": rebalance.sync_ms,
@@ -59,7 +64,7 @@ def rebalance_row(
     row["joined"] = sorted(rebalance.joined)
     row["standstill_ms"] = standstill_ms
     if state.type in ("classic", "consumer"):
-        row |= state.partitions.change_counts()
+        row |= state.partitions.change_counts(moved)
     return row
 
 

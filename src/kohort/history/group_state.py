@@ -4,7 +4,7 @@ Everything here is as of the last complete write of the group. Times are in ms.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
@@ -124,6 +124,12 @@ class Partitions(NamedTuple):
         self.before.clear()
         self.successors.clear()
 
+    def replace(self, heirs: Mapping[str, str]) -> None:
+        """Static members were replaced: former member id → the next one."""
+        for former, next_ in heirs.items():
+            self.successors.pop(next_, None)  # It may have been a member before.
+            self.successors[former] = next_
+
     def heir(self, member_id: str) -> str:
         """The member id by which a member is now known."""
         while (successor := self.successors.get(member_id)) is not None:
@@ -138,12 +144,11 @@ class Partitions(NamedTuple):
             if before and (now := self.owned.get(tp)) and now.member_id != self.heir(before)
         ]
 
-    def change_counts(self) -> dict[str, int]:
-        moved = len(self.moved())
-        added = sum(not before and tp in self.owned for tp, before in self.before.items())
-        unassigned = sum(
-            bool(before) and tp not in self.owned for tp, before in self.before.items()
-        )
+    def change_counts(self, moved: int) -> dict[str, int]:
+        """Numbers of partitions by what the rebalance did with them; `moved`: of `moved()`."""
+        gone = [before for tp, before in self.before.items() if tp not in self.owned]
+        unassigned = len(gone) - gone.count("")
+        added = list(self.before.values()).count("") - gone.count("")
         kept = len(self.owned) - moved - added
         return {"moved": moved, "kept": kept, "added": added, "unassigned": unassigned}
 
