@@ -16,14 +16,16 @@ the one before it begins a new life too: the tombstone was compacted.
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 from uuid import UUID
 
 from kohort.history.classic_writes import write_classic
 from kohort.history.group_changes import GroupChanges
-from kohort.history.group_records import GroupRecord, decode_group_record, timestamp
+from kohort.history.group_records import GroupRecord, decode_group_record
+from kohort.history.group_rows import record_row
 from kohort.history.group_state import GroupState
+from kohort.history.group_writes import GENERATIONS, Write, Written
 from kohort.history.interface import CommitTimes, LogPosition, Owner
 from kohort.history.modern_writes import ModernWrite
 from kohort.history.topic_names import TopicNames
@@ -55,58 +57,6 @@ class GroupOptions:
         return self.consumer_session_timeout_ms - self.consumer_heartbeat_interval_ms
 
 
-class _Written(NamedTuple):
-    record: GroupRecord
-    at: LogPosition
-    life: int
-    key: bytes
-    value: bytes | None
-
-
-@dataclass(slots=True)
-class _Write:
-    """A write whose end has not been seen."""
-
-    group: str
-    life: int
-    records: list[_Written] = field(default_factory=list)
-    has_generation: bool = False
-    ended: str | None = None
-    """Type of the group that it has ended, if it has not gone on since."""
-
-    def goes_on_with(self, record: GroupRecord, at: LogPosition) -> bool:
-        last = self.records[-1].at
-        if record.group != self.group:
-            return False
-        if (at.batch_offset, at.timestamp) != (last.batch_offset, last.timestamp):
-            return False
-        # After a generation there are only assignments: the rest is of another request.
-        return not (self.has_generation and _begins_request(record))
-
-    def append(self, written: _Written, type_: str | None) -> None:
-        """`type_`: of the group before the write."""
-        record, self.life = written.record, written.life
-        self.records.append(written)
-        if not record.is_decoded:
-            return
-        if not record.is_tombstone:
-            self.has_generation = self.has_generation or record.kind in _GENERATIONS
-            self.ended = None
-        elif record.kind in _GENERATIONS and record.protocol == type_:
-            self.ended = type_
-
-
-_GENERATIONS: Final = frozenset({"classic", "epoch"})
-
-
-def _begins_request(record: GroupRecord) -> bool:
-    return (
-        record.kind in _GENERATIONS
-        or record.kind == "member"
-        or (record.kind == "current" and record.is_tombstone)
-    )
-
-
 class GroupFold:
     """Folds group records, in the order of the log."""
 
@@ -121,7 +71,7 @@ class GroupFold:
         self._changes = GroupChanges(commits, self.rows, log_partition)
         self._names = TopicNames({})
         self._groups: dict[str, GroupState] = {}
-        self._write: _Write | None = None
+        self._write: Write | None = None
 
     # --- the log
 
@@ -134,8 +84,12 @@ class GroupFold:
         group, life = record.group, None
         if group is not None:
             life = self._life_of(group, record, position)
-            self._extend(group, _Written(record, position, life, key or b"", value))
-        self._append_record(record, key, value, position, life)
+            self._extend(group, Written(record, position, life, key or b"", value))
+        row = record_row(record, position, life)
+        row["log_partition"] = self._log_partition
+        if record.keeps_raw or self._options.keep_raw:
+            row["raw_key"], row["raw_value"] = key, value
+        self.rows[_GROUPS].append(row)
 
     def end_write(self) -> None:
         """The next record is a commit or a marker: it is not part of a write of group records."""
@@ -233,14 +187,14 @@ class GroupFold:
         for key_text, value_text, at, life in dumped["write"]:
             key, value = b64decode(key_text), None if value_text is None else b64decode(value_text)
             record = decode_group_record(key, value)
-            self._extend(record.group or "", _Written(record, LogPosition(*at), life, key, value))
+            self._extend(record.group or "", Written(record, LogPosition(*at), life, key, value))
 
     # --- writes
 
-    def _extend(self, group: str, written: _Written) -> None:
+    def _extend(self, group: str, written: Written) -> None:
         """Append a record to the present write, or begin one with it."""
         if self._write is None:
-            self._write = _Write(group, written.life)
+            self._write = Write(group, written.life)
         state = self._groups.get(group)
         self._write.append(written, None if state is None else state.type)
 
@@ -263,7 +217,7 @@ class GroupFold:
             return at.offset
         return life
 
-    def _replay(self, write: _Write) -> None:
+    def _replay(self, write: Write) -> None:
         state = self._groups.get(write.group)
         modern: ModernWrite | None = None
         ended: LogPosition | None = None
@@ -275,7 +229,7 @@ class GroupFold:
             if record.is_tombstone:
                 if state is None or state.type != record.protocol:
                     continue
-                if record.kind in _GENERATIONS:
+                if record.kind in GENERATIONS:
                     ended = at
                     continue
             elif state is None or life != state.life:
@@ -319,36 +273,6 @@ class GroupFold:
             since = state.empty_since
             expired = since is not None and at.timestamp - since >= self._options.retention_ms
         return "expired" if expired else "deleted"
-
-    # --- rows of groups
-
-    def _append_record(
-        self,
-        record: GroupRecord,
-        key: bytes | None,
-        value: bytes | None,
-        position: LogPosition,
-        life: int | None,
-    ) -> None:
-        row: dict[str, Any] = {
-            "log_partition": self._log_partition,
-            "log_offset": position.offset,
-            "time": timestamp(position.timestamp),
-            "log_leader_epoch": position.leader_epoch,
-            "batch_offset": position.batch_offset,
-            "producer_id": position.producer_id,
-            "producer_epoch": position.producer_epoch,
-            "in_force": position.offset,
-            "type": record.kind,
-            "version": record.version,
-            "group": record.group,
-            "life": life,
-            "error": record.error,
-            record.kind: record.content,
-        }
-        if record.keeps_raw or self._options.keep_raw:
-            row["raw_key"], row["raw_value"] = key, value
-        self.rows[_GROUPS].append(row)
 
 
 class _Unchanged:

@@ -1,4 +1,4 @@
-"""The rows of generations, rebalances, members and assignments, from the state of a group.
+"""The rows of groups, generations, rebalances, members and assignments.
 
 Rows are dicts of column → value, as in `schema`. A row of something that has not ended has null
 ends.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kohort.history import departures
-from kohort.history.group_records import timestamp
+from kohort.history.group_records import GroupRecord, timestamp
 from kohort.history.group_state import Generation, GroupState, Member, Ownership, Rebalance
 from kohort.history.interface import LogPosition
 from kohort.types import TopicPartition
@@ -21,6 +21,25 @@ _DEPARTURES: Final = {
     departures.UNKNOWN: "unknown",
 }
 """How a member ended → column of rebalances."""
+
+
+def record_row(record: GroupRecord, at: LogPosition, life: int | None) -> dict[str, Any]:
+    """The row of `groups` of a record, without its bytes."""
+    return {
+        "log_offset": at.offset,
+        "time": timestamp(at.timestamp),
+        "log_leader_epoch": at.leader_epoch,
+        "batch_offset": at.batch_offset,
+        "producer_id": at.producer_id,
+        "producer_epoch": at.producer_epoch,
+        "in_force": at.offset,
+        "type": record.kind,
+        "version": record.version,
+        "group": record.group,
+        "life": life,
+        "error": record.error,
+        record.kind: record.content,
+    }
 
 
 def generation_row(
