@@ -120,227 +120,110 @@ Source: Redpanda's group_metadata.cc.
 _EPOCH: Final = ("epoch", int32)
 _CURRENT: Final = (_EPOCH, ("previous_epoch", int32), ("state", int8))
 _EPOCHS: Final = {0: ("epochs", compact_nullable_int32s, None)}
-_partitions: Final = compact_array(flexible(("topic_id", uuid), ("partitions", compact_int32s)))
-_assigned: Final = compact_array(
-    flexible(("topic_id", uuid), ("partitions", compact_int32s), tags=_EPOCHS)
+_TOPIC: Final = (("topic_id", uuid), ("topic", compact_string))
+_IDENTITY: Final = (("client_id", compact_string), ("client_host", compact_string))
+_INSTANCE_AND_RACK: Final = (
+    ("instance_id", compact_nullable_string),
+    ("rack", compact_nullable_string),
 )
-_task_fields: Final = (("subtopology", compact_string), ("partitions", compact_int32s))
-_tasks: Final = compact_array(flexible(*_task_fields))
-_current_tasks: Final = compact_array(flexible(*_task_fields, tags=_EPOCHS))
+_PARTITIONS: Final = ("partitions", compact_int32s)
+_TASK: Final = (("subtopology", compact_string), _PARTITIONS)
 _strings: Final = compact_array(compact_string)
 _int16s: Final = compact_array(int16)
 _pairs: Final = compact_array(flexible(("key", compact_string), ("value", compact_string)))
-_configs: Final = compact_array(flexible(("key", compact_string), ("value", compact_string)))
-_classic: Final = tagged_nullable(
-    flexible(
-        ("session_timeout_ms", int32),
-        (
-            "protocols",
-            compact_array(flexible(("name", compact_string), ("subscription", compact_blob))),
-        ),
-    )
+_partitions: Final = compact_array(flexible(("topic_id", uuid), _PARTITIONS))
+_assigned: Final = compact_array(flexible(("topic_id", uuid), _PARTITIONS, tags=_EPOCHS))
+_named_partitions: Final = compact_array(flexible(*_TOPIC, _PARTITIONS))
+_tasks: Final = compact_array(flexible(*_TASK))
+_current_tasks: Final = compact_array(flexible(*_TASK, tags=_EPOCHS))
+_classic_protocol: Final = flexible(("name", compact_string), ("subscription", compact_blob))
+_classic_member: Final = flexible(
+    ("session_timeout_ms", int32), ("protocols", compact_array(_classic_protocol))
 )
-_target_metadata: Final = flexible(_EPOCH, tags={0: ("target_time", int64, 0)})
-_topic_info: Final = compact_array(
-    flexible(
-        ("name", compact_string),
-        ("partitions", int32),
-        ("replication_factor", int16),
-        ("configs", _configs),
-    )
-)
-_topic: Final = (("topic_id", uuid), ("topic", compact_string))
-_named_partitions: Final = compact_array(flexible(*_topic, ("partitions", compact_int32s)))
+_EMPTY_CLASSIC_MEMBER: Final = {"session_timeout_ms": 0, "protocols": []}
+_racks: Final = flexible(("partition", int32), ("racks", _strings))
+_internal_topic: Final = flexible(
+    ("name", compact_string), ("partitions", int32), ("replication_factor", int16),
+    ("configs", _pairs),
+)  # fmt: skip
+_copartition_group: Final = flexible(
+    ("source_topics", _int16s), ("source_topic_regex", _int16s),
+    ("repartition_source_topics", _int16s),
+)  # fmt: skip
+_subtopology: Final = flexible(
+    ("subtopology", compact_string), ("source_topics", _strings), ("source_topic_regex", _strings),
+    ("state_changelog_topics", compact_array(_internal_topic)),
+    ("repartition_sink_topics", _strings),
+    ("repartition_source_topics", compact_array(_internal_topic)),
+    ("copartition_groups", compact_array(_copartition_group)),
+)  # fmt: skip
+
+_consumer_epoch: Final = flexible(_EPOCH, tags={0: ("metadata_hash", int64, 0)})
+_share_epoch: Final = flexible(_EPOCH, ("metadata_hash", int64))
+_streams_epoch: Final = flexible(
+    _EPOCH, ("metadata_hash", int64),
+    tags={0: ("topology_epoch", int32, None), 1: ("last_assignment_configs", _pairs, [])},
+)  # fmt: skip
+_topics_metadata: Final = flexible(
+    ("topics", compact_array(flexible(
+        *_TOPIC, ("num_partitions", int32), ("partition_metadata", compact_array(_racks)),
+    ))),
+)  # fmt: skip
+_consumer_member: Final = flexible(
+    *_INSTANCE_AND_RACK, *_IDENTITY, ("topics", _strings), ("regex", compact_nullable_string),
+    ("rebalance_timeout_ms", int32), ("assignor", compact_nullable_string),
+    # Kafka writes null for a member of the consumer protocol. Without the field, it reads an empty
+    # classic member.
+    tags={0: ("classic", tagged_nullable(_classic_member), _EMPTY_CLASSIC_MEMBER)},
+)  # fmt: skip
+_share_member: Final = flexible(
+    ("rack", compact_nullable_string), *_IDENTITY, ("topics", _strings)
+)  # fmt: skip
+_streams_member: Final = flexible(
+    *_INSTANCE_AND_RACK, *_IDENTITY, ("rebalance_timeout_ms", int32), ("topology_epoch", int32),
+    ("process_id", compact_string),
+    ("endpoint", nullable(flexible(("host", compact_string), ("port", uint16)))),
+    ("client_tags", _pairs),
+)  # fmt: skip
+_target_epoch: Final = flexible(_EPOCH, tags={0: ("target_time", int64, 0)})
+_target: Final = flexible(("partitions", _partitions))
+_streams_target: Final = flexible(("active", _tasks), ("standby", _tasks), ("warmup", _tasks))
+_consumer_current: Final = flexible(*_CURRENT, ("assigned", _assigned), ("pending", _assigned))
+_share_current: Final = flexible(*_CURRENT, ("assigned", _partitions))
+_streams_current: Final = flexible(
+    *_CURRENT,
+    ("active", _current_tasks), ("standby", _current_tasks), ("warmup", _current_tasks),
+    ("pending active", _current_tasks), ("pending standby", _current_tasks),
+    ("pending warmup", _current_tasks),
+)  # fmt: skip
+_share_partitions: Final = flexible(
+    ("initializing", _named_partitions), ("initialized", _named_partitions),
+    ("deleting", compact_array(flexible(*_TOPIC))),
+)  # fmt: skip
+_regex: Final = flexible(("topics", _strings), ("version", int64), ("time", int64))
+_topology: Final = flexible(_EPOCH, ("subtopologies", compact_array(_subtopology)))
 
 LAYOUTS: Final = {
-    3: Layout(
-        "consumer",
-        "epoch",
-        "ConsumerGroupMetadata",
-        flexible(_EPOCH, tags={0: ("metadata_hash", int64, 0)}),
-    ),
-    4: Layout(
-        "consumer",
-        "other",
-        "ConsumerGroupPartitionMetadata",
-        flexible(
-            (
-                "topics",
-                compact_array(
-                    flexible(
-                        *_topic,
-                        ("num_partitions", int32),
-                        (
-                            "partition_metadata",
-                            compact_array(flexible(("partition", int32), ("racks", _strings))),
-                        ),
-                    )
-                ),
-            )
-        ),
-    ),
-    5: Layout(
-        "consumer",
-        "member",
-        "ConsumerGroupMemberMetadata",
-        flexible(
-            ("instance_id", compact_nullable_string),
-            ("rack", compact_nullable_string),
-            ("client_id", compact_string),
-            ("client_host", compact_string),
-            ("topics", _strings),
-            ("regex", compact_nullable_string),
-            ("rebalance_timeout_ms", int32),
-            ("assignor", compact_nullable_string),
-            # Kafka writes null for a member of the consumer protocol. Without the field, it reads
-            # an empty classic member.
-            tags={0: ("classic", _classic, {"session_timeout_ms": 0, "protocols": []})},
-        ),
-        has_member=True,
-    ),
-    6: Layout("consumer", "target", "ConsumerGroupTargetAssignmentMetadata", _target_metadata),
-    7: Layout(
-        "consumer",
-        "target",
-        "ConsumerGroupTargetAssignmentMember",
-        flexible(("partitions", _partitions)),
-        has_member=True,
-    ),
+    3: Layout("consumer", "epoch", "ConsumerGroupMetadata", _consumer_epoch),
+    4: Layout("consumer", "other", "ConsumerGroupPartitionMetadata", _topics_metadata),
+    5: Layout("consumer", "member", "ConsumerGroupMemberMetadata", _consumer_member, True),
+    6: Layout("consumer", "target", "ConsumerGroupTargetAssignmentMetadata", _target_epoch),
+    7: Layout("consumer", "target", "ConsumerGroupTargetAssignmentMember", _target, True),
     8: Layout(
-        "consumer",
-        "current",
-        "ConsumerGroupCurrentMemberAssignment",
-        flexible(*_CURRENT, ("assigned", _assigned), ("pending", _assigned)),
-        has_member=True,
+        "consumer", "current", "ConsumerGroupCurrentMemberAssignment", _consumer_current, True
     ),
-    10: Layout(
-        "share",
-        "member",
-        "ShareGroupMemberMetadata",
-        flexible(
-            ("rack", compact_nullable_string),
-            ("client_id", compact_string),
-            ("client_host", compact_string),
-            ("topics", _strings),
-        ),
-        has_member=True,
-    ),
-    11: Layout("share", "epoch", "ShareGroupMetadata", flexible(_EPOCH, ("metadata_hash", int64))),
-    12: Layout("share", "target", "ShareGroupTargetAssignmentMetadata", _target_metadata),
-    13: Layout(
-        "share",
-        "target",
-        "ShareGroupTargetAssignmentMember",
-        flexible(("partitions", _partitions)),
-        has_member=True,
-    ),
-    14: Layout(
-        "share",
-        "current",
-        "ShareGroupCurrentMemberAssignment",
-        flexible(*_CURRENT, ("assigned", _partitions)),
-        has_member=True,
-    ),
-    15: Layout(
-        "share",
-        "other",
-        "ShareGroupStatePartitionMetadata",
-        flexible(
-            ("initializing", _named_partitions),
-            ("initialized", _named_partitions),
-            ("deleting", compact_array(flexible(*_topic))),
-        ),
-    ),
-    16: Layout(
-        "consumer",
-        "other",
-        "ConsumerGroupRegularExpression",
-        flexible(("topics", _strings), ("version", int64), ("time", int64)),
-        has_member=True,
-    ),
-    17: Layout(
-        "streams",
-        "epoch",
-        "StreamsGroupMetadata",
-        flexible(
-            _EPOCH,
-            ("metadata_hash", int64),
-            tags={
-                0: ("topology_epoch", int32, None),
-                1: ("last_assignment_configs", _pairs, []),
-            },
-        ),
-    ),
-    19: Layout(
-        "streams",
-        "member",
-        "StreamsGroupMemberMetadata",
-        flexible(
-            ("instance_id", compact_nullable_string),
-            ("rack", compact_nullable_string),
-            ("client_id", compact_string),
-            ("client_host", compact_string),
-            ("rebalance_timeout_ms", int32),
-            ("topology_epoch", int32),
-            ("process_id", compact_string),
-            ("endpoint", nullable(flexible(("host", compact_string), ("port", uint16)))),
-            ("client_tags", _pairs),
-        ),
-        has_member=True,
-    ),
-    20: Layout("streams", "target", "StreamsGroupTargetAssignmentMetadata", _target_metadata),
-    21: Layout(
-        "streams",
-        "target",
-        "StreamsGroupTargetAssignmentMember",
-        flexible(("active", _tasks), ("standby", _tasks), ("warmup", _tasks)),
-        has_member=True,
-    ),
-    22: Layout(
-        "streams",
-        "current",
-        "StreamsGroupCurrentMemberAssignment",
-        flexible(
-            *_CURRENT,
-            ("active", _current_tasks),
-            ("standby", _current_tasks),
-            ("warmup", _current_tasks),
-            ("pending active", _current_tasks),
-            ("pending standby", _current_tasks),
-            ("pending warmup", _current_tasks),
-        ),
-        has_member=True,
-    ),
-    23: Layout(
-        "streams",
-        "other",
-        "StreamsGroupTopology",
-        flexible(
-            _EPOCH,
-            (
-                "subtopologies",
-                compact_array(
-                    flexible(
-                        ("subtopology", compact_string),
-                        ("source_topics", _strings),
-                        ("source_topic_regex", _strings),
-                        ("state_changelog_topics", _topic_info),
-                        ("repartition_sink_topics", _strings),
-                        ("repartition_source_topics", _topic_info),
-                        (
-                            "copartition_groups",
-                            compact_array(
-                                flexible(
-                                    ("source_topics", _int16s),
-                                    ("source_topic_regex", _int16s),
-                                    ("repartition_source_topics", _int16s),
-                                )
-                            ),
-                        ),
-                    )
-                ),
-            ),
-        ),
-    ),
+    10: Layout("share", "member", "ShareGroupMemberMetadata", _share_member, True),
+    11: Layout("share", "epoch", "ShareGroupMetadata", _share_epoch),
+    12: Layout("share", "target", "ShareGroupTargetAssignmentMetadata", _target_epoch),
+    13: Layout("share", "target", "ShareGroupTargetAssignmentMember", _target, True),
+    14: Layout("share", "current", "ShareGroupCurrentMemberAssignment", _share_current, True),
+    15: Layout("share", "other", "ShareGroupStatePartitionMetadata", _share_partitions),
+    16: Layout("consumer", "other", "ConsumerGroupRegularExpression", _regex, True),
+    17: Layout("streams", "epoch", "StreamsGroupMetadata", _streams_epoch),
+    19: Layout("streams", "member", "StreamsGroupMemberMetadata", _streams_member, True),
+    20: Layout("streams", "target", "StreamsGroupTargetAssignmentMetadata", _target_epoch),
+    21: Layout("streams", "target", "StreamsGroupTargetAssignmentMember", _streams_target, True),
+    22: Layout("streams", "current", "StreamsGroupCurrentMemberAssignment", _streams_current, True),
+    23: Layout("streams", "other", "StreamsGroupTopology", _topology),
 }
 """Type of the key → layout; all but `GROUP_METADATA`, whose value has several versions."""
