@@ -49,6 +49,7 @@ class ModernWrite:
         self._joined: dict[str, Member] = {}
         self._departed: dict[str, Member] = {}
         if self._converts:
+            state.empty_since = None
             # Members that go on have a record each.
             self._departed = dict(state.members)
         self._held: dict[str, tuple[IdPartition, ...]] = {}
@@ -129,17 +130,16 @@ class ModernWrite:
     def end(self, at: LogPosition, changes: GroupChanges, session_ms: int) -> None:
         """Decide what the write means. `at`: its last record."""
         state = self._state
-        members = [id_ for id_ in state.members if id_ not in self._departed] + list(self._joined)
         if self._epoch is not None:
             epoch, at = self._epoch
-            begun = self._generation(epoch, members, at)
-            ended_by = "converted" if self._converts else "next" if members else "empty"
+            begun = self._generation(epoch, at)
+            ended_by = "converted" if self._converts else "next" if begun.members else "empty"
             changes.begin_generation(state, begun, at, ended_by=ended_by)
         elif self._converts:
             changes.end_rebalance(state, at)
             changes.end_generation(state, at, "converted")
-        elif state.generation is not None:
-            state.generation.members = members
+        elif state.generation is not None and (self._joined or self._departed):
+            state.generation.members = self._members()
         former = dict(self._departed)
         changes.replace_members(
             state,
@@ -160,8 +160,13 @@ class ModernWrite:
         if rebalance is not None and rebalance.converged is None and state.has_converged:
             rebalance.converged = at.timestamp
 
-    def _generation(self, epoch: int, members: list[str], at: LogPosition) -> Generation:
-        state = self._state
+    def _members(self) -> list[str]:
+        """The members after the write."""
+        stay = [each for each in self._state.members if each not in self._departed]
+        return [*stay, *self._joined]
+
+    def _generation(self, epoch: int, at: LogPosition) -> Generation:
+        state, members = self._state, self._members()
         before = None if state.generation is None else state.generation.generation
         return Generation(
             state.type or "",
