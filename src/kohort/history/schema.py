@@ -207,6 +207,12 @@ GENERATIONS: Final = pa.schema([
     pa.field("ended_by", pa.string()),  # next | empty | deleted | expired | converted | open
     pa.field("complete", pa.bool_()),
 ])  # fmt: skip
+"""Every generation or epoch that was logged, those without members too.
+
+`written` are the times of its records: of a classic group more than one if static members were
+replaced. `skipped` is null if the one before is not known. A conversion repeats the number of the
+generation or epoch before it: `type` tells them apart.
+"""
 
 REBALANCES: Final = pa.schema([
     *_GENERATION_KEY,
@@ -227,6 +233,10 @@ REBALANCES: Final = pa.schema([
     pa.field("ended_offset", pa.int64()),
     pa.field("complete", pa.bool_()),
 ])  # fmt: skip
+"""What led to a generation, by the number of the first one if it took several rounds.
+
+Members and partitions are null unless it is complete; partitions also of share and streams groups.
+"""
 
 MEMBERS: Final = pa.schema([
     pa.field("log_partition", pa.int32()),
