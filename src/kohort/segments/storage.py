@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,8 +28,8 @@ class Entry(NamedTuple):
 class Directory:
     """A directory, to be used in any process."""
 
-    uri: str
-    """A path or URI on the same file system."""
+    uri: str = field(repr=False)
+    """A path or URI on the same file system, maybe with keys."""
     path: str
     """Of the directory itself, as its file system names it."""
 
@@ -93,7 +93,7 @@ def locate(path: str) -> tuple[Directory, str | None]:
     if kind is fs.FileType.File:
         directory, _, name = at.rpartition("/")
         return Directory(_absolute(path), directory), name
-    raise ConfigError(f"{path} does not exist")
+    raise ConfigError(f"{_without_secrets(path)} does not exist")
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +101,9 @@ def _resolved(path: str) -> tuple[Any, str]:
     try:
         system, at = fs.FileSystem.from_uri(_absolute(path))
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ConfigError(f"{_without_secrets(path)} cannot be opened: {error}") from None
+        shown = _without_secrets(path)
+        why = str(error).replace(path, shown)
+        raise ConfigError(f"{shown} cannot be opened: {why}") from None
     return system, at.rstrip("/") or "/"
 
 

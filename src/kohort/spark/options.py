@@ -140,7 +140,7 @@ class ReadOptions:
     include_headers: bool = False
     include_batch_fields: bool = False
     """Add columns of the record's batch, and rows for control records."""
-    paths: tuple[str, ...] = ()
+    paths: tuple[str, ...] = field(default=(), repr=False)
     """Data directories, directories of partitions or segment files to read instead of a cluster."""
     damaged_rows: bool = False
     """Damage of files becomes rows instead of data loss."""
