@@ -18,8 +18,7 @@ from kohort.protocol.batch_format import CONTROL, TRANSACTIONAL
 Array: TypeAlias = Any
 Number: TypeAlias = Any
 
-# What `controls` says of a record; `columns.CONTROLS` has the names.
-DATA: Final = 0
+# What `controls` says of a control record; `columns.CONTROLS` has the names. 0 is a record of data.
 COMMIT: Final = 1
 ABORT: Final = 2
 OTHER: Final = 3
@@ -42,9 +41,9 @@ def repeat_batch_fields(
 ) -> Number:
     """Write the fields of `batches` into columns, once for each of a batch's COUNT records.
 
-    `key_ends` and `keys` are those of the records. The bitmaps `producer_validity` and
-    `transactional` are zeroed by the caller; `controls` has a byte for each record. Returns the
-    number of records without a producer id.
+    `key_ends` and `keys` are those of the records. The caller zeroes the bitmaps
+    `producer_validity` and `transactional`, and `controls`, which has a byte for each record, or is
+    empty if there is no control batch. Returns the number of records without a producer id.
     """
     row = bare = np.int64(0)
     for index in range(len(batches)):
@@ -66,7 +65,6 @@ def repeat_batch_fields(
                 bare += 1
             if is_transactional:
                 transactional[row >> 3] |= bit
-            controls[row] = DATA
             if is_control:
                 at = key_ends[row]
                 kind = OTHER

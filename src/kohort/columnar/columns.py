@@ -9,6 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kohort.columnar import kernels
 from kohort.columnar.batch_field_kernels import repeat_batch_fields
 from kohort.columnar.schema import HEADERS
+from kohort.protocol.batch_format import CONTROL
 
 Array: TypeAlias = Any
 
@@ -93,6 +94,16 @@ def offset_column(offset: int, rows: int) -> pa.Array:
     return numbers.numbers(pa.int64(), rows)
 
 
+def _null_strings(rows: int) -> pa.Array:
+    """`rows` nulls, as a slice of a column cached for each power of two."""
+    return _nulls(max(_MIN_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(0, rows)
+
+
+@lru_cache(maxsize=4)
+def _nulls(rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.string())
+
+
 @lru_cache(maxsize=16)
 def _topics(topic: str, rows: int) -> pa.Array:
     name = topic.encode()
@@ -107,23 +118,21 @@ def batch_field_columns(batches: Array, keys: Variable, rows: int) -> list[pa.Ar
     base_offsets, leader_epochs = Buffer(rows, np.int64), Buffer(rows, np.int32)
     producer_ids, producer_epochs = Buffer(rows, np.int64), Buffer(rows, np.int16)
     has_producer, transactional = bitmap(rows), bitmap(rows)
-    controls = Buffer(rows, np.uint8)
+    has_control = bool((batches[:, kernels.ATTRIBUTES] & CONTROL).any())
+    controls = Buffer(rows if has_control else 0, np.uint8, zeroed=True)
     bare = repeat_batch_fields(
         batches, keys.ends.array, keys.data.array, base_offsets.array, leader_epochs.array,
         producer_ids.array, producer_epochs.array, has_producer.array, transactional.array,
         controls.array,
     )  # fmt: skip
     validity = has_producer.memory if bare else None
-    has_control = bool(controls.array.any())
     return [
         base_offsets.numbers(pa.int64(), rows),
         leader_epochs.numbers(pa.int32(), rows),
         pa.Array.from_buffers(pa.int64(), rows, [validity, producer_ids.memory], bare),
         pa.Array.from_buffers(pa.int16(), rows, [validity, producer_epochs.memory], bare),
         pa.Array.from_buffers(pa.bool_(), rows, [None, transactional.memory], 0),
-        CONTROLS.take(controls.numbers(pa.uint8(), rows))
-        if has_control
-        else pa.nulls(rows, pa.string()),
+        CONTROLS.take(controls.numbers(pa.uint8(), rows)) if has_control else _null_strings(rows),
     ]
 
 

@@ -158,9 +158,11 @@ def _inflated(
 
 def crcs_are_right(view: memoryview, batches: Table) -> bool:
     """Whether the CRCs of these batches in `view` match their bytes."""
+    # Three lists: one for each batch would cost more than the CRCs of small batches.
+    positions, sizes, crcs = batches[:, _CHECKED].T.tolist()
     return all(
         crc32c(view[position + ATTRIBUTES_AT : position + size]) == crc
-        for position, size, crc in batches[:, _CHECKED].tolist()
+        for position, size, crc in zip(positions, sizes, crcs, strict=True)
     )
 
 
