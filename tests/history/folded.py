@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+import pyarrow.compute as pc
+
 from history.recorded import Recording, load
 from kohort.history.fold import fold
 from kohort.history.group_fold import GroupOptions
@@ -39,7 +41,7 @@ def folded(recording: Recording, log: str, ends: Mapping[int, int] | None = None
     for number in recording.log_partitions:
         table = recording.records(log, number)
         if ends is not None:
-            table = table.filter([offset < ends[number] for offset in table["offset"].to_pylist()])
+            table = table.filter(pc.less(table["offset"], ends[number]))
         state = State.new(number, OPTIONS)
         parts = []
         for batch in table.combine_chunks().to_batches():

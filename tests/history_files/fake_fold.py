@@ -18,7 +18,7 @@ class State:
         """Topic → last committed offset, and its time."""
 
     @classmethod
-    def new(cls, log_partition):
+    def new(cls, log_partition, options=None):
         return cls(log_partition)
 
     @classmethod

@@ -16,6 +16,7 @@ from kohort.history_files.snapshot import StoredFile, StoredState, file_from_jso
 from kohort.history_files.table_files import TableFiles
 
 if TYPE_CHECKING:
+    from kohort.history.group_fold import GroupOptions
     from kohort.history.state import State
 
 _NAME_BYTES: Final = 6
@@ -60,20 +61,36 @@ class TaskResult:
         )
 
 
-def fold_ranges(files: Files, ranges: Sequence[LogRange], read: Reader) -> TaskResult:
-    """Fold `ranges`, one after the other, into files that no other attempt has."""
+def fold_ranges(
+    files: Files,
+    ranges: Sequence[LogRange],
+    read: Reader,
+    options: "GroupOptions | None" = None,
+) -> TaskResult:
+    """Fold `ranges`, one after the other, into files that no other attempt has.
+
+    `options` are those of log partitions of which nothing has been read.
+    """
     tables = TableFiles(files, _name(ranges), secrets.token_hex(_NAME_BYTES))
     try:
-        states = {each.log_partition: _fold_range(files, tables, each, read) for each in ranges}
+        states = {
+            each.log_partition: _fold_range(files, tables, each, read, options) for each in ranges
+        }
         return TaskResult(tuple(tables.close()), states)
     except BaseException:
         tables.abandon()
         raise
 
 
-def _fold_range(files: Files, tables: TableFiles, log_range: LogRange, read: Reader) -> StoredState:
+def _fold_range(
+    files: Files,
+    tables: TableFiles,
+    log_range: LogRange,
+    read: Reader,
+    options: "GroupOptions | None",
+) -> StoredState:
     """Write the rows of a range, and the state at its end."""
-    state, is_changed = _fold(tables, log_range, _state(files, log_range), read)
+    state, is_changed = _fold(tables, log_range, _state(files, log_range, options), read)
     if not is_changed:
         return StoredState(log_range.end, log_range.state)
     directory = f"{STATES}/{log_range.log_partition}"
@@ -93,11 +110,11 @@ def _name(ranges: Sequence[LogRange]) -> str:
     return f"{first.log_partition}-{last.log_partition}x{len(ranges)}"
 
 
-def _state(files: Files, log_range: LogRange) -> "State":
+def _state(files: Files, log_range: LogRange, options: "GroupOptions | None") -> "State":
     from kohort.history.state import State
 
     if log_range.state is None:
-        return State.new(log_range.log_partition)
+        return State.new(log_range.log_partition, options)
     return State.from_arrow(files.read(log_range.state))
 
 

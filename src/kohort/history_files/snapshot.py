@@ -3,7 +3,7 @@
     {"version": 1, "id": 12, "cluster": "…", "topic_id": "…", "removed_until": null,
      "log_partitions": {"7": {"end": 1200, "state": "state/7/1200-5f0a.arrow"}},
      "files": [{"path": "commits/7-0-1200-5f0a.parquet", "rows": 900, "bytes": 14000,
-                "from": 1767225600000, "to": 1767229200000, "carried": false}],
+                "from": 1767225600000, "to": 1767229200000, "errors": 0, "carried": false}],
      "retired": [{"path": "commits/7-0-90-11ce.parquet", "at": 1767229200000}]}
 
 Times are ms since the epoch.
@@ -29,6 +29,8 @@ class StoredFile:
     first_ms: int | None
     """Least time of its rows; None if no row has one."""
     last_ms: int | None
+    errors: int = 0
+    """Number of rows that stand for records that could not be decoded."""
     carried: bool = False
     """Whether its rows are older than `--keep`: the last commit of each partition before that."""
 
@@ -128,12 +130,12 @@ class Snapshot:
 def file_to_json(file: StoredFile) -> dict[str, Any]:
     return {
         "path": file.path, "rows": file.rows, "bytes": file.bytes, "from": file.first_ms,
-        "to": file.last_ms, "carried": file.carried,
+        "to": file.last_ms, "errors": file.errors, "carried": file.carried,
     }  # fmt: skip
 
 
 def file_from_json(values: dict[str, Any]) -> StoredFile:
     return StoredFile(
         path=values["path"], rows=values["rows"], bytes=values["bytes"], first_ms=values["from"],
-        last_ms=values["to"], carried=values["carried"],
+        last_ms=values["to"], errors=values["errors"], carried=values["carried"],
     )  # fmt: skip

@@ -19,6 +19,7 @@ from kohort.history_files.snapshot import StoredFile
 ROWS_PER_GROUP: Final = 128 * 1024
 BYTES_PER_GROUP: Final = 64 * 1024 * 1024
 ROWS_PER_FILE: Final = 2_000_000
+_ERROR: Final = "error"
 TIMES: Final[Mapping[str, tuple[str, str]]] = {
     "commits": ("time", "time"),
     "groups": ("time", "time"),
@@ -85,13 +86,15 @@ class _TableFile:
         self._collected_rows = self._collected_bytes = 0
         self._first: int | None = None
         self._last: int | None = None
-        self.rows = 0
+        self.rows = self._errors = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._collected.append(rows)
         self._collected_rows += rows.num_rows
         self._collected_bytes += rows.nbytes
         self.rows += rows.num_rows
+        if _ERROR in self._schema.names:
+            self._errors += rows.num_rows - rows.column(_ERROR).null_count
         first, last = (rows.column(name) for name in self._time_columns)
         self._first = _least(self._first, _ms(pc.min(first)))
         self._last = _most(self._last, _ms(pc.max(last)))
@@ -111,8 +114,9 @@ class _TableFile:
         self._sink.close()
         self._file.close()
         return StoredFile(
-            path=self._path, rows=self.rows, bytes=size, first_ms=self._first, last_ms=self._last
-        )
+            path=self._path, rows=self.rows, bytes=size, first_ms=self._first,
+            last_ms=self._last, errors=self._errors,
+        )  # fmt: skip
 
     def abandon(self) -> None:
         self._collected.clear()

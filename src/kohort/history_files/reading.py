@@ -1,0 +1,154 @@
+"""Reads the rows of one group from a history, without Spark."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from kohort.coordinator_common import partition_for
+from kohort.history.schema import TABLES
+from kohort.history.state import State
+from kohort.history_files.directory import HistoryDirectory
+from kohort.history_files.moments import CUTS, Cut, validate_kept
+from kohort.history_files.snapshot import Snapshot
+
+Row = dict[str, Any]
+NO_CUT: Final = 2**63 - 1
+_RECORDED: Final = ("commits", "groups")
+"""The tables that together have a row for each record."""
+
+
+class GroupReader:
+    """The rows of a group, in one log partition, perhaps as they were at a time."""
+
+    def __init__(
+        self, directory: HistoryDirectory, group: str, moment: datetime | None = None
+    ) -> None:
+        """Raises ConfigError for a time of which rows were removed; KohortError."""
+        self._files = directory.files
+        self._snapshot = directory.snapshot()
+        self._group = group
+        self.moment = moment
+        if moment is not None:
+            validate_kept(self._snapshot, moment)
+        self.log_partition = self._find()
+        """The log partition with its records; None: the history has none of them."""
+        self._state = self._load_state()
+        self.cut = self._cut() if moment is not None else NO_CUT
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def _find(self) -> int | None:
+        """Kafka's hash tells where a group is, Redpanda's is another one."""
+        numbers = sorted(self._snapshot.log_partitions)
+        if not numbers:
+            return None
+        expected = partition_for(self._group, numbers[-1] + 1)
+        for filters in ([("log_partition", "=", expected)], []):
+            for table in _RECORDED:
+                names = [*filters, ("group", "=", self._group)]
+                found = self._stored(table, names, ["log_partition"])
+                if found.num_rows:
+                    return int(found["log_partition"][0].as_py())
+        return None
+
+    def _load_state(self) -> State | None:
+        stored = self._snapshot.log_partitions.get(
+            -1 if self.log_partition is None else self.log_partition
+        )
+        if stored is None or stored.state is None:
+            return None
+        return State.from_arrow(self._files.read(stored.state))
+
+    def _cut(self) -> int:
+        """The first offset of the log partition whose record is later than the moment."""
+        cut = NO_CUT
+        for table in _RECORDED:
+            later = [("log_partition", "=", self.log_partition), ("time", ">", self.moment)]
+            found = self._stored(table, later, ["log_offset"])
+            if found.num_rows:
+                cut = min(cut, pc.min(found["log_offset"]).as_py())
+        return cut
+
+    def groups(self) -> list[str]:
+        """The ids of all groups."""
+        names = {
+            name
+            for table in _RECORDED
+            for name in pc.unique(self._stored(table, (), ["group"])["group"]).to_pylist()
+        }
+        return sorted(name for name in names if name is not None)
+
+    def coverage(self) -> Row:
+        """The row of `coverage` of the log partition, of now."""
+        assert self._state is not None
+        row: Row = self._state.coverage().to_pylist()[0]
+        return row
+
+    def is_certain(self) -> bool:
+        """Whether compaction has removed no record before the moment that the tables need."""
+        coverage = self.coverage()
+        hole, complete_from = coverage["first_hole"], coverage["complete_from"]
+        if hole is None or self.cut <= hole:
+            return True
+        return complete_from is not None and self.cut > complete_from
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows of a table, as they were, by their offset."""
+        cut = CUTS[table]
+        rows = [row for row in self.table(table).to_pylist() if row[cut.begins] < self.cut]
+        return [
+            _cut_row(row, cut, self.cut) for row in sorted(rows, key=lambda row: row[cut.begins])
+        ]
+
+    def table(self, table: str, filters: Sequence[tuple[str, str, Any]] = ()) -> pa.Table:
+        """The rows of a table as they are now, stored and open ones."""
+        of_group = ("group", "=", self._group)
+        partition = ("log_partition", "=", self.log_partition)
+        stored = self._stored(table, [partition, of_group, *filters])
+        open_rows = self._open_rows(table)
+        if filters:
+            open_rows = open_rows.filter(pq.filters_to_expression(list(filters)))
+        return pa.concat_tables([stored, open_rows])
+
+    def _open_rows(self, table: str) -> pa.Table:
+        schema = TABLES[table]
+        if self._state is None or (rows := self._state.open_rows().get(table)) is None:
+            return schema.empty_table()
+        return pa.Table.from_batches([rows], schema).filter(pc.field("group") == self._group)
+
+    def _stored(
+        self,
+        table: str,
+        filters: Sequence[tuple[str, str, Any]],
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        names = list(TABLES[table].names if columns is None else columns)
+        schema = pa.schema([TABLES[table].field(name) for name in names])
+        parts = [schema.empty_table()]
+        for path in self._paths(table):
+            with self._files.open(path) as source:
+                part = pq.read_table(source, columns=names, filters=list(filters) or None)
+            parts.append(part.select(names).cast(schema))
+        return pa.concat_tables(parts)
+
+    def _paths(self, table: str) -> Iterator[str]:
+        return (file.path for file in self._snapshot.files if file.table == table)
+
+
+def _cut_row(row: Row, cut: Cut, offset: int) -> Row:
+    if cut.ends is None or row[cut.ends] is None or row[cut.ends] < offset:
+        return row
+    return {**row, **dict.fromkeys(cut.unknown), **cut.values}
+
+
+def text_of(time: datetime | None) -> str | None:
+    """A time as ISO 8601 in UTC, to the millisecond."""
+    if time is None:
+        return None
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,259 @@
+"""`build`: reads what a log has and the history has not, in batches, and ends."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kohort.errors import KohortError
+from kohort.history.group_fold import GroupOptions
+from kohort.history_files.building import Runner, add_batch, planned, steps
+from kohort.history_files.directory import WritableHistory, opened_for_writing
+from kohort.history_files.file_system import open_files
+from kohort.history_files.folding import LogRange, TaskResult
+from kohort.history_files.merging import merge, remove_older
+from kohort.history_files.snapshot import Snapshot
+from kohort.spark.history.folding import run_on_frame, run_tasks, task_limit
+from kohort.spark.history.sources import Log, Offsets, Source, log_of
+from kohort.spark.registration import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POLL_INTERVAL_S: Final = 0.2
+DAY_MS: Final = 24 * 3_600_000
+_log: Final = logging.getLogger("kohort.history")
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of records that are folded, about, and of all."""
+
+
+class StoppedError(KohortError):
+    """The build was asked to stop. What its batches before wrote is visible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildResult:
+    """What a build did."""
+
+    records: int
+    """Offsets that it read."""
+    rows: dict[str, int]
+    """Rows that it wrote, by table."""
+    errors: int
+    """Rows that stand for records that could not be decoded."""
+    snapshot: Snapshot
+
+
+def build(
+    spark: "SparkSession",
+    source: Source,
+    out: str,
+    *,
+    keep_ms: int | None = None,
+    options: GroupOptions | None = None,
+    progress: Progress | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> BuildResult:
+    """Bring the history in the directory `out` to the present end of `source`.
+
+    `source`: bootstrap servers; a path of segment files, or several with commas; `kafka.*` options;
+    a DataFrame with key, value, partition, offset and timestamp. `out` is created if it does not
+    exist. `keep_ms`: remove rows that are older. `options`: what no record has; by default the
+    configs of the broker, else Kafka's defaults.
+
+    Raises LockedError if another build writes into `out`; ConfigError; StoppedError; KohortError.
+    """
+    register(spark)
+    files = open_files(out)
+    with opened_for_writing(files, now_ms()) as history:
+        work = _work(spark, source, files.location, options)
+        result = _build(spark, history, work, progress or _ignore, is_stopped)
+        maintain(history, keep_ms)
+        return replace(result, snapshot=history.current)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A log, and how its ranges are folded."""
+
+    offsets: Callable[[Snapshot], Offsets]
+    runner: Callable[[Sequence[LogRange]], Runner]
+
+
+def _work(
+    spark: "SparkSession", source: Source, location: str, options: GroupOptions | None
+) -> Work:
+    from pyspark.sql import DataFrame
+
+    if isinstance(source, DataFrame):
+        return Work(
+            partial(frame_offsets, source),
+            lambda ranges: (
+                lambda tasks: run_on_frame(
+                    source, location, ranges, len(tasks), options or GroupOptions()
+                )
+            ),
+        )
+    return log_work(spark, log_of(source), location, options)
+
+
+def log_work(
+    spark: "SparkSession", log: Log, location: str, options: GroupOptions | None = None
+) -> Work:
+    """The work for the log of a broker or of files."""
+    known = log.group_options() if options is None else options
+    return Work(
+        lambda _: log.offsets(),
+        lambda _: lambda tasks: run_tasks(spark, location, log.reader(), tasks, known),
+    )
+
+
+def frame_offsets(records: "DataFrame", snapshot: Snapshot) -> Offsets:
+    """The offsets in a DataFrame of archives, which may lack what the history has already."""
+    from pyspark.sql.functions import max as greatest
+    from pyspark.sql.functions import min as least
+
+    bounds = records.groupBy("partition").agg(least("offset"), greatest("offset")).collect()
+    reached = snapshot.ends()
+    return Offsets(
+        {number: min(first, reached.get(number, first)) for number, first, _ in bounds},
+        {number: max(last + 1, reached.get(number, 0)) for number, _, last in bounds},
+        None,
+        None,
+    )
+
+
+def _build(
+    spark: "SparkSession",
+    history: WritableHistory,
+    work: Work,
+    progress: Progress,
+    is_stopped: Callable[[], bool],
+) -> BuildResult:
+    offsets = work.offsets(history.current)
+    validate_cluster(history, offsets)
+    ranges = planned(history.current, offsets.starts, offsets.ends)
+    total = sum(log_range.size for log_range in ranges)
+    done, errors, rows = 0, 0, dict[str, int]()
+    progress(done, total)
+    for ends in steps(ranges):
+        batch = planned(history.current, offsets.starts, ends)
+        size = sum(log_range.size for log_range in batch)
+        run = work.runner(batch)
+
+        def watched(tasks: Any, run: Runner = run, done: int = done, size: int = size) -> Any:
+            return _watch(
+                spark,
+                lambda: list(run(tasks)),
+                lambda share: progress(done + int(share * size), total),
+                is_stopped,
+            )
+
+        before = {file.path for file in history.current.files}
+        snapshot = fold_batch(spark, history, batch, watched, offsets)
+        for file in snapshot.files:
+            if file.path not in before:
+                rows[file.table] = rows.get(file.table, 0) + file.rows
+                errors += file.errors
+        done += size
+        progress(done, total)
+    return BuildResult(records=total, rows=rows, errors=errors, snapshot=history.current)
+
+
+def fold_batch(
+    spark: "SparkSession",
+    history: WritableHistory,
+    ranges: Sequence[LogRange],
+    run: Runner,
+    offsets: Offsets,
+) -> Snapshot:
+    """Fold `ranges` and make the batch visible."""
+    return add_batch(
+        history,
+        ranges,
+        run,
+        tasks=task_limit(spark, sum(log_range.size for log_range in ranges)),
+        now_ms=now_ms(),
+        cluster=offsets.cluster,
+        topic_id=offsets.topic_id,
+    )
+
+
+def maintain(history: WritableHistory, keep_ms: int | None) -> None:
+    """Merge small files, and remove rows that are older than `keep_ms`."""
+    merge(history, now_ms())
+    if keep_ms is not None:
+        remove_older(history, now_ms() - keep_ms, now_ms())
+
+
+def validate_cluster(history: WritableHistory, offsets: Offsets) -> None:
+    """Raise KohortError if the history is that of another cluster, or of a former topic."""
+    for name, before, now in (
+        ("cluster", history.current.cluster, offsets.cluster),
+        ("topic id", history.current.topic_id, offsets.topic_id),
+    ):
+        if before is not None and now is not None and before != now:
+            raise KohortError(
+                f"{history.files.location}: is the history of {name} {before}, and this is {now}; "
+                "build into another directory"
+            )
+
+
+def _ignore(_done: int, _total: int) -> None:
+    """Progress that is not shown."""
+
+
+def now_ms() -> int:
+    """The time, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def _watch(
+    spark: "SparkSession",
+    run: Callable[[], list[TaskResult]],
+    on_share: Callable[[float], None],
+    is_stopped: Callable[[], bool],
+) -> list[TaskResult]:
+    """Run a job in a thread; tell the share of its tasks that ended. Raises StoppedError."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        return run()
+    context: Any = spark.sparkContext
+    group = f"kohort-history-{secrets.token_hex(8)}"
+
+    def work() -> list[TaskResult]:
+        context.setJobGroup(group, "kohort history", True)
+        return run()
+
+    executor = ThreadPoolExecutor(1)
+    try:
+        job = executor.submit(work)
+        while not wait([job], POLL_INTERVAL_S).done:
+            if is_stopped():
+                context.cancelJobGroup(group)
+                raise StoppedError("stopped; a later build continues here")
+            on_share(_share(context, group))
+        return job.result()
+    finally:
+        executor.shutdown(wait=False)
+
+
+def _share(context: Any, group: str) -> float:
+    """The share of a job group's tasks that ended."""
+    tracker = context.statusTracker()
+    jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
+    stages = [
+        stage
+        for job in jobs
+        if job is not None
+        for stage in map(tracker.getStageInfo, job.stageIds)
+        if stage is not None
+    ]
+    total = sum(stage.numTasks for stage in stages)
+    return sum(stage.numCompletedTasks for stage in stages) / total if total else 0.0

@@ -1,0 +1,86 @@
+"""Cuts tables at a time: what a build would have made of the log up to there.
+
+Of each log partition that is everything before the first record with a later time. So clocks that
+step back between coordinators do not matter.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from kohort.history_files.moments import COUNTS, CUTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NO_CUT: Final = 2**63 - 1
+"""Of a log partition that has no later record."""
+
+
+def cut_offsets(records: "Sequence[DataFrame]", moment: datetime) -> dict[int, int]:
+    """Log partition → first offset whose record is later than `moment`, of tables of all records.
+
+    Log partitions without one are missing. Runs a job.
+    """
+    from pyspark.sql.functions import col, lit
+    from pyspark.sql.functions import min as least
+
+    later = (rows.where(col("time") > lit(moment)) for rows in records)
+    places = [rows.select("log_partition", "log_offset") for rows in later]
+    together = reduce(lambda one, other: one.union(other), places)
+    rows = together.groupBy("log_partition").agg(least("log_offset").alias("cut")).collect()
+    return {row.log_partition: row.cut for row in rows}
+
+
+def cut_column(cuts: Mapping[int, int]) -> "Column":
+    """The cut of a row's log partition, or NO_CUT."""
+    from pyspark.sql.functions import array, coalesce, col, get, lit
+
+    if not cuts:
+        return lit(NO_CUT)
+    # An array is indexed, while a map is searched.
+    numbers = range(max(cuts) + 1)
+    array_of_cuts = array(*(lit(cuts.get(number, NO_CUT)) for number in numbers))
+    return coalesce(get(array_of_cuts, col("log_partition")), lit(NO_CUT))
+
+
+def table_at(name: str, rows: "DataFrame", cuts: Mapping[int, int]) -> "DataFrame":
+    """A table as it was: without later rows, and with rows open that ended later."""
+    from pyspark.sql.functions import col, lit, when
+
+    cut, cut_at = CUTS[name], cut_column(cuts)
+    seen = rows.where(col(cut.begins) < cut_at)
+    if cut.ends is None:
+        return seen
+    ends_later = col(cut.ends) >= cut_at
+    values: dict[str, str | None] = {**dict.fromkeys(cut.unknown), **cut.values}
+    return seen.select(
+        *(
+            when(ends_later, lit(values[field.name]).cast(field.dataType))
+            .otherwise(col(field.name))
+            .alias(field.name)
+            if field.name in values
+            else col(field.name)
+            for field in rows.schema.fields
+        )
+    )
+
+
+def coverage_at(coverage: "DataFrame", cuts: Mapping[int, int], moment: datetime) -> "DataFrame":
+    """`coverage` as it was, as far as the present one tells. Counts are null, if they are less."""
+    from pyspark.sql.functions import col, least, lit, when
+
+    cut_at = cut_column(cuts)
+    is_cut = cut_at < col("end")
+    changed = {
+        "end": least(col("end"), cut_at),
+        "first_hole": when(col("first_hole") < cut_at, col("first_hole")),
+        "complete_from": when(col("complete_from") < cut_at, col("complete_from")),
+        "complete_from_time": when(col("complete_from") < cut_at, col("complete_from_time")),
+        "last_time": least(col("last_time"), lit(moment)),
+        **{name: when(~is_cut, col(name)) for name in COUNTS},
+    }
+    return coverage.where(col("first") < cut_at).select(
+        *(changed.get(name, col(name)).alias(name) for name in coverage.columns)
+    )

@@ -1,0 +1,128 @@
+"""Tables without a directory: the records of a log as one frame, and functions that fold them.
+
+    records = history.group_records(spark, bootstrap="broker:9092")
+    records.transform(history.commits).where("kind = 'rewind'").show()
+
+Each action reads and folds the log again. `kohort.spark.history.build` does so once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kohort.errors import ConfigError
+from kohort.history.schema import COMMITS, COVERAGE, OFFSETS, RECORDS, TABLES
+from kohort.history_files.folding import records_of
+from kohort.spark import workers
+from kohort.spark.error_messages import cause_first
+from kohort.spark.history.folding import log_partitions
+from kohort.spark.history.sources import BOOTSTRAP, TOPIC, broker_options
+from kohort.spark.history.tables import to_spark
+from kohort.spark.registration import register
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def group_records(
+    spark: "SparkSession",
+    *,
+    bootstrap: str | None = None,
+    path: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> "DataFrame":
+    """The records of `__consumer_offsets` with the fields of their batches.
+
+    Of a broker (`bootstrap`, with further `kafka.*` options), or of segment files (`path`). Raises
+    ConfigError unless one of both is given.
+    """
+    if (bootstrap is None) == (path is None):
+        raise ConfigError("group_records reads from bootstrap servers or a path: give one of them")
+    register(spark)
+    reader = spark.read.format("kohort")
+    if bootstrap is not None:
+        reader = reader.options(**broker_options({BOOTSTRAP: bootstrap, **(options or {})}))
+    else:
+        reader = reader.options(
+            subscribe=TOPIC, path=path, includeBatchFields="true", damagedBatches="rows"
+        )
+    return reader.load().select(*RECORDS.names)
+
+
+def offsets(records: "DataFrame") -> "DataFrame":
+    """Every record of a committed offset."""
+    return _table(records, "commits").select(*OFFSETS.names)
+
+
+def commits(records: "DataFrame") -> "DataFrame":
+    """The commits that came into force, with what was in force before."""
+    return _table(records, "commits").where("in_force is not null")
+
+
+def groups(records: "DataFrame") -> "DataFrame":
+    """Every other record, decoded."""
+    return _table(records, "groups")
+
+
+def generations(records: "DataFrame") -> "DataFrame":
+    """The generations or epochs of groups."""
+    return _table(records, "generations")
+
+
+def rebalances(records: "DataFrame") -> "DataFrame":
+    """What each rebalance changed, and how long it took."""
+    return _table(records, "rebalances")
+
+
+def members(records: "DataFrame") -> "DataFrame":
+    """Members from when they joined to when they departed."""
+    return _table(records, "members")
+
+
+def assignments(records: "DataFrame") -> "DataFrame":
+    """The owners of partitions."""
+    return _table(records, "assignments")
+
+
+def minutes(records: "DataFrame") -> "DataFrame":
+    """Commits of each partition by minute."""
+    return _table(records, "minutes")
+
+
+def coverage(records: "DataFrame") -> "DataFrame":
+    """What the records tell of each log partition."""
+    return _table(records, "coverage")
+
+
+def _table(records: "DataFrame", table: str) -> "DataFrame":
+    schema = COVERAGE if table == "coverage" else TABLES[table]
+    ordered = records.repartition("partition").sortWithinPartitions("partition", "offset")
+    return ordered.mapInArrow(RowsOfTable(table).run, to_spark(schema))
+
+
+@cause_first
+class RowsOfTable(workers.TaskObject):
+    """Folds records that are ordered by log partition and offset into the rows of one table."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for number, records in log_partitions(batches):
+            yield from self._rows(number, records)
+
+    def _rows(self, number: int, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from kohort.history.fold import fold
+        from kohort.history.state import State
+
+        state = State.new(number)
+        for batch in batches:
+            rows, state = fold(state, records_of(batch))
+            if (found := rows.get(self._table)) is not None and found.num_rows:
+                yield found
+        last = state.coverage() if self._table == "coverage" else state.open_rows()[self._table]
+        if last.num_rows:
+            yield last
+
+
+assert set(OFFSETS.names) <= set(COMMITS.names)

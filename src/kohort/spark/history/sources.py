@@ -1,0 +1,222 @@
+"""Where records come from: a broker, segment files, or a DataFrame of archived records.
+
+The driver asks a source for the offsets of its log partitions. Tasks get a picklable reader.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+
+from kohort.errors import ConfigError, KohortError, unless_error
+from kohort.history.group_fold import GroupOptions
+from kohort.history_files.folding import LogRange
+from kohort.spark import background, workers
+from kohort.spark.offset_queries import OffsetQueries, validate_named
+from kohort.spark.option_values import PREFIX
+from kohort.spark.options import ReadOptions, parse_read
+from kohort.spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kohort.segments import Replica
+
+TOPIC: Final = "__consumer_offsets"
+BOOTSTRAP: Final = "bootstrap.servers"
+_log: Final = logging.getLogger("kohort.history")
+
+Source: TypeAlias = "str | Mapping[str, str] | DataFrame"
+"""Bootstrap servers, a path of segment files, `kafka.*` options, or archived records."""
+
+
+_OPTIONS: Final = {
+    "offsets.retention.minutes": ("retention_ms", 60_000),
+    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", 1),
+    "group.consumer.heartbeat.interval.ms": ("consumer_heartbeat_interval_ms", 1),
+}
+"""Config of brokers → option of the fold, and its unit in ms."""
+
+
+class Offsets(NamedTuple):
+    """What a log has, by log partition."""
+
+    starts: dict[int, int]
+    ends: dict[int, int]
+    cluster: str | None
+    topic_id: str | None
+
+
+class RecordReader(Protocol):
+    """Reads ranges in tasks; pickled by Spark."""
+
+    def __call__(self, log_range: LogRange) -> Iterator[Any]:
+        """The records of a range in Arrow record batches, in ascending offsets."""
+
+
+class Log(Protocol):
+    """The log of groups of a broker or in files."""
+
+    def offsets(self) -> Offsets:
+        """Asks for the present offsets. Raises KohortError."""
+
+    def group_options(self) -> GroupOptions:
+        """What no record has, such as how long offsets are kept."""
+
+    def reader(self) -> RecordReader:
+        """To be called after `offsets`."""
+
+
+def is_path(source: str) -> bool:
+    """Whether a source names files, and not bootstrap servers."""
+    first = source.partition(",")[0]
+    if os.path.exists(first):
+        return True
+    if "://" in first:  # a listener has a port: SASL_SSL://broker:9092
+        return not first.rpartition(":")[2].isdigit()
+    return "/" in first
+
+
+def log_of(source: "str | Mapping[str, str]") -> Log:
+    """Raises ConfigError."""
+    if isinstance(source, str):
+        if is_path(source):
+            return FileLog(tuple(filter(None, map(str.strip, source.split(",")))))
+        source = {BOOTSTRAP: source}
+    return BrokerLog(broker_options(source))
+
+
+def broker_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Options of `.format("kohort")` that read the log of groups of a broker.
+
+    `kafka`: `kafka.*` options, with or without the prefix.
+    """
+    return {PREFIX + name.removeprefix(PREFIX): value for name, value in kafka.items()} | {
+        "subscribe": TOPIC,
+        "includeBatchFields": "true",
+        # What compaction and retention removed is in the coverage, and no error.
+        "failOnDataLoss": "false",
+    }
+
+
+class BrokerLog:
+    """The log of a broker."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = parse_read(options, streaming=False)
+        self._topic_id: str | None = None
+
+    def offsets(self) -> Offsets:
+        queries = OffsetQueries(self._options)
+        partitions = queries.partitions()
+        if not partitions:
+            raise KohortError(f"{TOPIC} does not exist: this cluster has never had a group")
+        validate_named(self._options, partitions)
+        self._topic_id = next(iter(partitions.values()))
+        starts, ends = queries.earliest(partitions), queries.latest(partitions)
+        return Offsets(
+            {tp.partition: offset for tp, offset in starts.items()},
+            {tp.partition: offset for tp, offset in ends.items()},
+            background.run(self._cluster_id()),
+            self._topic_id,
+        )
+
+    async def _cluster_id(self) -> str | None:
+        cluster = await background.cluster(self._options.kafka)
+        return (await cluster.request_metadata((TOPIC,))).cluster_id
+
+    def group_options(self) -> GroupOptions:
+        """From the configs of a broker, if this user may see them."""
+        try:
+            configs = background.run(self._configs())
+        except KohortError as error:
+            _log.warning("configs of brokers cannot be read, Kafka's defaults are taken: %s", error)
+            return GroupOptions()
+        numbers: dict[str, Any] = {
+            option: int(value) * unit
+            for name, (option, unit) in _OPTIONS.items()
+            if (value := configs.get(name) or "").isdecimal()
+        }
+        return replace(GroupOptions(), **numbers)
+
+    async def _configs(self) -> dict[str, str | None]:
+        from kohort.client.admin import Admin, ConfigResource
+
+        cluster = await background.cluster(self._options.kafka)
+        await cluster.request_metadata((TOPIC,))
+        resource = ConfigResource("broker", str(min(cluster.brokers)))
+        entries = unless_error((await Admin(cluster).describe_configs([resource]))[resource])
+        return {name: entry.value for name, entry in entries.items()}
+
+    def reader(self) -> RecordReader:
+        return BrokerReader(self._options, self._topic_id)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReader:
+    """Fetches from the leaders."""
+
+    options: ReadOptions
+    topic_id: str | None
+
+    def __call__(self, log_range: LogRange) -> Iterator[Any]:
+        from kohort.spark import fetching
+
+        return fetching.read(
+            self.options,
+            OffsetRange(
+                TOPIC, log_range.log_partition, log_range.start, log_range.end, self.topic_id
+            ),
+        )
+
+
+class FileLog:
+    """The segment files of a broker, running or not, or a copy of them."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self._paths = paths
+
+    @cached_property
+    def _replicas(self) -> "dict[int, Replica]":
+        from kohort.segments import find_replicas, longest
+
+        found = find_replicas(self._paths, lambda tp: tp.topic == TOPIC)
+        if not found:
+            raise ConfigError(
+                f"{', '.join(self._paths)}: there is no directory {TOPIC}-N with segment files; "
+                "the path is a data directory of a broker, or the directory of a partition"
+            )
+        return {tp.partition: longest(replicas) for tp, replicas in found.items()}
+
+    def offsets(self) -> Offsets:
+        replicas = self._replicas
+        return Offsets(
+            {number: replica.start() for number, replica in replicas.items()},
+            {number: replica.end() for number, replica in replicas.items()},
+            None,
+            next(iter(replicas.values())).topic_id(),
+        )
+
+    def group_options(self) -> GroupOptions:
+        """Kafka's defaults: files do not tell."""
+        return GroupOptions()
+
+    def reader(self) -> RecordReader:
+        return FileReader(self._replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class FileReader:
+    """Reads segment files. Damage becomes a row with an error."""
+
+    replicas: "Mapping[int, Replica]"
+
+    def __call__(self, log_range: LogRange) -> Iterator[Any]:
+        from kohort.segments import ReadSettings, read
+
+        workers.settle()
+        settings = ReadSettings(include_batch_fields=True, damaged_rows=True, on_loss=_log.warning)
+        replica = self.replicas[log_range.log_partition]
+        yield from read(replica, log_range.start, log_range.end, settings)

@@ -1,0 +1,202 @@
+"""`read`: the tables of a history as DataFrames, of its newest snapshot.
+
+Stored rows are read from Parquet. Rows that have not ended are in the states of the fold, which
+tasks read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.history.schema import COMMITS, COVERAGE, OFFSETS, TABLES
+from kohort.history_files.directory import HistoryDirectory
+from kohort.history_files.file_system import open_files
+from kohort.history_files.moments import parse_moment, validate_kept
+from kohort.history_files.snapshot import Snapshot
+from kohort.spark import workers
+from kohort.spark.error_messages import cause_first
+from kohort.spark.history.certainty import committed_at, uncertain
+from kohort.spark.history.moments import coverage_at, cut_offsets, table_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+STATES_PER_TASK: Final = 8
+RECORDED: Final = ("commits", "groups")
+"""The tables that together have a row for each record."""
+_HADOOP: Final = {"s3": "s3a"}
+"""PyArrow's names of file systems → Hadoop's."""
+
+
+def read(spark: "SparkSession", out: str) -> "HistoryTables":
+    """The tables of the history in the directory `out`, as of its newest snapshot.
+
+    Frames stay readable for 15 minutes while a build writes into the directory; without one they
+    do for ever. Raises ConfigError if `out` has no history; KohortError.
+    """
+    directory = HistoryDirectory(open_files(out))
+    return HistoryTables(spark, out, directory.snapshot())
+
+
+@dataclass(frozen=True)
+class HistoryTables:
+    """The tables of a history: lazy frames, with the columns of `kohort.history.schema`."""
+
+    _spark: "SparkSession"
+    _location: str
+    _snapshot: Snapshot
+    _moment: datetime | None = None
+
+    @property
+    def offsets(self) -> "DataFrame":
+        """Every record of a committed offset, as it is in the log."""
+        return self._commits.select(*OFFSETS.names)
+
+    @property
+    def commits(self) -> "DataFrame":
+        """The commits that came into force, with what was in force before."""
+        return self._commits.where("in_force is not null")
+
+    @property
+    def groups(self) -> "DataFrame":
+        """Every other record: generations, members, assignments, markers of transactions."""
+        return self._table("groups")
+
+    @property
+    def generations(self) -> "DataFrame":
+        """The generations or epochs of groups."""
+        return self._table("generations")
+
+    @property
+    def rebalances(self) -> "DataFrame":
+        """What each rebalance changed, and how long it took."""
+        return self._table("rebalances")
+
+    @property
+    def members(self) -> "DataFrame":
+        """Members from when they joined to when they departed."""
+        return self._table("members")
+
+    @property
+    def assignments(self) -> "DataFrame":
+        """The owners of partitions."""
+        return self._table("assignments")
+
+    @property
+    def minutes(self) -> "DataFrame":
+        """Commits of each partition by minute."""
+        return self._table("minutes")
+
+    @property
+    def coverage(self) -> "DataFrame":
+        """What the tables know of each log partition."""
+        coverage = self._of_states("coverage", to_spark(COVERAGE))
+        if self._moment is None:
+            return coverage
+        return coverage_at(coverage, self._cuts, self._moment)
+
+    def at(self, moment: str | datetime) -> "HistoryTables":
+        """The tables as they were at a time, which needs a zone: "2026-01-31T10:42Z".
+
+        Raises ConfigError, also for a time whose rows `--keep` has removed.
+        """
+        time = parse_moment(moment)
+        validate_kept(self._snapshot, time)
+        return replace(self, _moment=time)
+
+    def committed_offsets(self, moment: "str | datetime | None" = None) -> "DataFrame":
+        """The committed offset of each group and partition at a time, by default the latest.
+
+        The column `certainty` is "exact", or "unknown" where compaction has removed what the
+        answer needs: `committed` is null then.
+        """
+        at = self if moment is None else self.at(moment)
+        whole = replace(at, _moment=None)
+        cuts = at._cuts
+        lost = uncertain(whole.coverage.collect(), cuts) if cuts else []
+        return committed_at(whole._commits, cuts, lost)
+
+    @cached_property
+    def _cuts(self) -> dict[int, int]:
+        """Log partition → first offset that is not seen. Runs a job."""
+        if self._moment is None:
+            return {}
+        return cut_offsets([self._stored_and_open(name) for name in RECORDED], self._moment)
+
+    @property
+    def _commits(self) -> "DataFrame":
+        return self._table("commits")
+
+    def _table(self, name: str) -> "DataFrame":
+        rows = self._stored_and_open(name)
+        return rows if self._moment is None else table_at(name, rows, self._cuts)
+
+    def _stored_and_open(self, name: str) -> "DataFrame":
+        return self._stored(name).unionByName(self._of_states(name, to_spark(TABLES[name])))
+
+    def _stored(self, name: str) -> "DataFrame":
+        schema = to_spark(TABLES[name])
+        paths = [
+            hadoop_path(f"{self._location.rstrip('/')}/{file.path}")
+            for file in self._snapshot.files
+            if file.table == name
+        ]
+        if not paths:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(*paths)
+
+    def _of_states(self, name: str, schema: "StructType") -> "DataFrame":
+        states = self._snapshot.log_partitions.values()
+        paths = [stored.state for stored in states if stored.state is not None]
+        if not paths:
+            return self._spark.createDataFrame([], schema)
+        tasks = [paths[at : at + STATES_PER_TASK] for at in range(0, len(paths), STATES_PER_TASK)]
+        work = OpenRows(self._location, tasks, name)
+        return self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work.run, schema)
+
+
+@cause_first
+class OpenRows(workers.TaskObject):
+    """Rows of a table that have not ended, or coverage, from states; a row is a task's number."""
+
+    def __init__(self, location: str, tasks: Sequence[Sequence[str]], table: str) -> None:
+        self._location = location
+        self._tasks = tasks
+        self._table = table
+
+    def run(self, numbers: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from kohort.history.state import State
+
+        files = open_files(self._location)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for path in self._tasks[number]:
+                    state = State.from_arrow(files.read(path))
+                    is_coverage = self._table == "coverage"
+                    rows = state.coverage() if is_coverage else state.open_rows().get(self._table)
+                    if rows is not None and rows.num_rows:
+                        yield rows
+
+
+def hadoop_path(path: str) -> str:
+    """A path for Spark's readers; local ones are absolute, whatever Spark's default is."""
+    scheme, separator, rest = path.partition("://")
+    if separator:
+        return f"{_HADOOP.get(scheme, scheme)}://{rest}"
+    from pathlib import Path
+
+    return Path(path.removeprefix("file:")).absolute().as_uri()
+
+
+def to_spark(schema: Any) -> "StructType":
+    """An Arrow schema in Spark's types."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+assert COMMITS.names[: len(OFFSETS.names)] == OFFSETS.names

@@ -1,0 +1,38 @@
+"""Histories of recorded logs on disk, built without Spark."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from history.folded import OPTIONS
+from history.recorded import Recording
+from kohort.history_files.building import add_batch, planned, steps
+from kohort.history_files.directory import opened_for_writing
+from kohort.history_files.file_system import LocalFiles
+from kohort.history_files.folding import fold_ranges
+
+
+def build(recording: Recording, directory: Path, log: str = "whole", limit: int = 700) -> None:
+    """Build the history of a recorded log in batches of `limit` records."""
+    files = LocalFiles(directory)
+    logs = {number: recording.records(log, number) for number in recording.log_partitions}
+    ends = {number: _end(records) for number, records in logs.items()}
+
+    def read(log_range):
+        offsets = logs[log_range.log_partition]["offset"]
+        in_range = pc.and_(
+            pc.greater_equal(offsets, log_range.start), pc.less(offsets, log_range.end)
+        )
+        return logs[log_range.log_partition].filter(in_range).to_batches(max_chunksize=100)
+
+    def run(tasks):
+        return [fold_ranges(files, ranges, read, OPTIONS) for ranges in tasks]
+
+    with opened_for_writing(files, 0) as history:
+        for reached in steps(planned(history.current, {}, ends), limit):
+            add_batch(history, planned(history.current, {}, reached), run, tasks=2, now_ms=0)
+
+
+def _end(records: pa.Table) -> int:
+    return 0 if not records.num_rows else pc.max(records["offset"]).as_py() + 1

@@ -1,0 +1,164 @@
+"""Tables of a history that Spark built of archives, beside those of the fold without Spark."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from history.folded import OPTIONS, ends_of, folded
+from kohort.errors import ConfigError
+from kohort.history.schema import COVERAGE, OFFSETS, TABLES
+from kohort.history_files.directory import opened_for_writing
+from kohort.history_files.file_system import LockedError, open_files
+from kohort.spark import history
+from spark.history.comparing import plain, same
+
+NAMES = ("groups", "generations", "rebalances", "members", "assignments", "minutes")
+
+
+@pytest.fixture(scope="module")
+def out(session, archive, tmp_path_factory):
+    """A history of two builds: of a part of the log, and of all of it, with doubled records."""
+    out = str(tmp_path_factory.mktemp("history") / "out")
+    whole = archive()
+    part = whole.where("offset < 400")
+    assert history.build(session, part, out, options=OPTIONS).records > 0
+    result = history.build(session, whole.union(part), out, options=OPTIONS)
+    assert result.rows["commits"] > 0
+    assert history.build(session, whole, out).records == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def tables(session, out):
+    return history.read(session, out)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_of_two_builds_is_that_of_the_fold(tables, expected, name):
+    frame = getattr(tables, name)
+    assert frame.columns == TABLES[name].names
+    assert same(frame.collect(), expected.tables[name])
+
+
+def test_commits_and_offsets_share_their_rows(tables, expected):
+    in_force = [row for row in expected.tables["commits"] if row["in_force"] is not None]
+    assert same(tables.commits.collect(), in_force)
+    offsets = [{name: row[name] for name in OFFSETS.names} for row in expected.tables["commits"]]
+    assert same(tables.offsets.collect(), offsets)
+
+
+def test_coverage_is_that_of_the_states(tables, expected):
+    assert tables.coverage.columns == COVERAGE.names
+    read = [row for row in expected.coverage if row["records"]]
+    assert same(tables.coverage.collect(), read)
+
+
+def test_transforms_of_records_make_the_same_tables(archive, tables):
+    records = archive()
+    for name in ("commits", "offsets", "coverage", *NAMES):
+        frame = records.transform(getattr(history, name))
+        assert frame.columns == getattr(tables, name).columns
+        assert same(frame.collect(), getattr(tables, name).collect()), name
+
+
+def moments(recording):
+    """Times of snapshots, and of the middle of the log."""
+    return [datetime.fromtimestamp(snapshot["at"] / 1000, UTC) for snapshot in recording.snapshots]
+
+
+def test_tables_at_a_time_are_those_of_the_log_up_to_there(session, tables, recording):
+    from kohort.history.schema import RECORDS
+
+    times = sorted(
+        time
+        for number in recording.log_partitions
+        for time in recording.records("whole", number)["timestamp"].to_pylist()
+    )
+    assert RECORDS.names
+    for moment in times[:: max(len(times) // 4, 1)][1:]:
+        ends = {}
+        for number in recording.log_partitions:
+            records = recording.records("whole", number)
+            later = [
+                offset
+                for offset, time in zip(
+                    records["offset"].to_pylist(), records["timestamp"].to_pylist(), strict=True
+                )
+                if time > moment
+            ]
+            ends[number] = min(later, default=2**62)
+        then = folded(recording, "whole", ends)
+        at = tables.at(moment)
+        assert same(at.groups.collect(), then.tables["groups"])
+        position = ("log_partition", "log_offset", "committed", "in_force", "kind", "txn")
+        commits = at.commits.select(*position).collect()
+        in_force = [row for row in then.tables["commits"] if row["in_force"] is not None]
+        assert same(commits, [{name: row[name] for name in position} for row in in_force])
+        for name, columns in {
+            "members": ("group", "life", "member_id", "from_offset", "to_offset", "ended_by"),
+            "assignments": ("group", "topic", "partition", "from_offset", "member_id", "to_offset"),
+            "generations": ("group", "life", "generation", "log_offset", "ended_offset"),
+        }.items():
+            rows = [{column: row[column] for column in columns} for row in then.tables[name]]
+            assert same(getattr(at, name).select(*columns).collect(), rows), name
+        committed = {
+            (row["group"], row["topic"], row["partition"]): row["committed"]
+            for row in sorted(in_force, key=lambda row: (row["log_partition"], row["log_offset"]))
+        }
+        found = tables.committed_offsets(moment).collect()
+        assert {row.certainty for row in found} <= {"exact"}
+        assert {(row.group, row.topic, row.partition): row.committed for row in found} == {
+            key: offset for key, offset in committed.items() if offset is not None
+        }
+
+
+def test_a_time_without_a_zone_is_refused(tables):
+    with pytest.raises(ConfigError, match="has no zone; write 2026-01-31T10:42:00Z for UTC"):
+        tables.at("2026-01-31T10:42")
+    with pytest.raises(ConfigError, match="is not a time"):
+        tables.committed_offsets("yesterday")
+
+
+def test_a_build_beside_another_is_refused(session, archive, out):
+    with (
+        opened_for_writing(open_files(out), 0),
+        pytest.raises(LockedError, match="another build"),
+    ):
+        history.build(session, archive(), out)
+
+
+def test_removed_times_are_refused(session, archive, recording, tmp_path):
+    out = str(tmp_path / "out")
+    age = datetime.now(UTC) - timedelta(days=0) - moments(recording)[0]
+    keep_ms = int(age.total_seconds() * 1000) - 5_000
+    history.build(session, archive(), out, keep_ms=keep_ms)
+    tables = history.read(session, out)
+    latest = history.read(session, out).committed_offsets().collect()
+    assert len(latest) > 0
+    if tables._snapshot.removed_until_ms is not None:
+        with pytest.raises(ConfigError, match="were removed by --keep"):
+            tables.at("2020-01-01T00:00Z")
+
+
+def test_committed_offsets_before_compaction_are_exact_or_unknown(
+    session, archive, recording, tmp_path
+):
+    out = str(tmp_path / "out")
+    history.build(session, archive("compacted"), out)
+    tables = history.read(session, out)
+    certainties = set()
+    for snapshot in recording.snapshots:
+        whole = folded(recording, "whole", ends_of(snapshot))
+        then = {}
+        for row in sorted(whole.tables["commits"], key=lambda row: row["log_offset"]):
+            if row["in_force"] is not None:
+                then[row["group"], row["topic"], row["partition"]] = row["committed"]
+        moment = datetime.fromtimestamp(snapshot["at"] / 1000, UTC)
+        for offset in tables.committed_offsets(moment).collect():
+            certainties.add(offset.certainty)
+            if offset.certainty == "exact":
+                assert then[offset.group, offset.topic, offset.partition] == offset.committed
+            else:
+                assert offset.committed is None
+    assert "exact" in certainties
+    assert plain(tables.coverage.collect())
