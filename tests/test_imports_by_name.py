@@ -20,6 +20,7 @@ ARGUED: Final = {
     "cli/app.py": "the module of a verb, of its own room",
     "cli/completion.py": "the module of a verb, of its own room",
     "cli/groups.py": "the module of a verb of groups, of its own room",
+    "cli/history.py": "the module of a verb of the history, of its own room",
     "client/__init__.py": "public names of its own room",
     "client/schema_registry.py": "confluent-kafka, of an extra",
     "columnar/numba_compiler.py": "modules whose functions it compiles, of its own room",

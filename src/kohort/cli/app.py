@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "consume": "print records, with the options of kcat",
     "produce": "send lines or files as records, with the options of kcat",
     "spark": "write topics to Parquet or Delta tables with Spark",
+    "history": "collect the history of groups in tables with Spark, and show it",
     "conformance": "compare a server's responses with Apache Kafka's, field by field",
     "completion": "print a completion script for bash, zsh or fish",
 }

@@ -13,7 +13,7 @@ _EXTRAS: Final = {
     "kohort_conformance": "conformance",
     **dict.fromkeys(_ARROW, "arrow"),
 }
-_EXTRAS_OF_COMMANDS: Final = {"spark": "spark", "certs": "certs"}
+_EXTRAS_OF_COMMANDS: Final = {"spark": "spark", "history": "spark", "certs": "certs"}
 """Extras with all packages that these commands need."""
 
 

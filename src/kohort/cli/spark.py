@@ -161,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
         session = spark_session(
             "kohort spark",
             master=options.master,
-            settings=_SETTINGS | _conf(options),
+            settings=_SETTINGS | spark_properties(options),
             configured=pipeline.configured,
             with_vectors=False,
         )
@@ -229,10 +229,10 @@ def _start_query(pipeline: "Pipeline", spark: "SparkSession") -> Any:
     try:
         return pipeline.start_query(pipeline.read(spark))
     except PySparkException as error:
-        raise ConfigError(_failure(str(error))) from error
+        raise ConfigError(failure(str(error))) from error
 
 
-def _conf(options: argparse.Namespace) -> dict[str, str]:
+def spark_properties(options: argparse.Namespace) -> dict[str, str]:
     """The Spark properties of `--conf`. Raises RefusedError."""
     settings = {}
     for word in options.conf:
@@ -279,7 +279,7 @@ def _await_query(query: Any, unfit: str, received: list[int]) -> bool:
         show(query.recentProgress)
     if received or (error := query.exception()) is None:
         return True
-    print_message(_failure(str(error)))
+    print_message(failure(str(error)))
     return False
 
 
@@ -290,7 +290,7 @@ def _await_end(query: Any) -> None:
         time.sleep(POLL_INTERVAL_S)
 
 
-def _failure(error: str) -> str:
+def failure(error: str) -> str:
     """The message of a Python error within Spark's error, or else the first line of that."""
     causes = _CAUSE.findall(error)
     return str(causes[-1]) if causes else error.strip().partition("\n")[0]

@@ -1,0 +1,204 @@
+"""Read __consumer_offsets into the tables of a history, and end; --follow continues.
+
+SOURCE is a broker as HOST:PORT, or a path of segment files: a data directory, several with commas,
+or the directory of a partition. A broker has to allow READ on the topic. A later build continues
+where the one before ended, also after a kill. Only one build writes into a directory at a time.
+"""
+
+import argparse
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from kohort.cli.client_options import add_client_arguments
+from kohort.cli.exit_codes import FAILED, FOUND
+from kohort.cli.options import RefusedError
+from kohort.cli.output import print_message
+from kohort.cli.signals import received_signals
+from kohort.cli.spark import kafka_options, spark_properties
+from kohort.errors import ConfigError, KohortError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.spark.history.building import BuildResult
+
+_KEEP: Final = re.compile(r"(\d+)([dhw])")
+_UNITS_MS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DEFAULT_EVERY: Final = "60 seconds"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add = parser.add_argument
+    add(
+        "source",
+        nargs="?",
+        metavar="SOURCE",
+        help="broker as HOST:PORT, or path of segment files (default: the brokers of -b)",
+    )
+    add("--out", required=True, metavar="DIR", help="directory or URL of the history")
+    add("--follow", action="store_true", help="run continuously, until a signal; of brokers only")
+    add(
+        "--every",
+        metavar="INTERVAL",
+        help=f"interval of --follow, as '10 seconds' (default: {_DEFAULT_EVERY})",
+    )
+    add("--keep", metavar="AGE", help="remove rows that are older, as 90d, 12h or 8w")
+    add(
+        "--strict",
+        action="store_true",
+        help="exit with 1 if records could not be decoded; their rows are written in any case",
+    )
+    add(
+        "--conf",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="set a Spark property; repeatable",
+    )
+    add(
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="Spark master, as spark://HOST:PORT (default: local[*])",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Build to the end of the log, or until a signal; the exit code. Raises RefusedError."""
+    keep_ms = keep(options.keep)
+    if options.every is not None and not options.follow:
+        raise RefusedError("--every: it is the interval of --follow")
+    # PySpark warns of the newest pandas, which is not used here.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    from kohort.history_files.directory import opened_for_writing
+    from kohort.history_files.file_system import LockedError, open_files
+    from kohort.spark.history.building import now_ms
+    from kohort.spark.session import spark_session
+
+    try:
+        source = source_of(options)
+        # Spark's start takes seconds: a directory of something else is refused before.
+        with opened_for_writing(open_files(options.out), now_ms()):
+            pass
+        session = spark_session(
+            "kohort history",
+            master=options.master,
+            settings=spark_properties(options),
+            with_vectors=False,
+        )
+        # Twice, because PySpark replaces the first handler by its own.
+        with received_signals() as early, session as spark, received_signals() as received:
+            return _build(spark, source, options, keep_ms, early or received)
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+    except LockedError as error:
+        print_message(str(error))
+        return FOUND
+    except OSError as error:
+        print_message(f"{options.out}: {error.strerror or error}")
+        return FAILED
+    except KohortError as error:
+        print_message(str(error))
+        return FAILED
+
+
+def keep(text: str | None) -> int | None:
+    """The age of `--keep` in ms. Raises RefusedError."""
+    if text is None:
+        return None
+    if (found := _KEEP.fullmatch(text)) is None or not int(found[1]):
+        raise RefusedError(f"--keep {text}: is not an age as 90d, 12h or 8w")
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def source_of(options: argparse.Namespace) -> str | dict[str, str]:
+    """A path, or the options of the brokers. Raises RefusedError."""
+    from kohort.spark.history.sources import is_path
+
+    if options.source is None:
+        return kafka_options(options)
+    if options.bootstrap is not None:
+        raise RefusedError(f"SOURCE is {options.source}, and -b {options.bootstrap}: choose one")
+    if is_path(options.source):
+        if options.follow:
+            raise RefusedError(
+                f"{options.source}: only brokers can be followed; of files build again later"
+            )
+        return str(options.source)
+    options.bootstrap = options.source
+    return kafka_options(options)
+
+
+def _build(
+    spark: "SparkSession",
+    source: str | dict[str, str],
+    options: argparse.Namespace,
+    keep_ms: int | None,
+    received: list[int],
+) -> int:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from kohort.cli.spark import failure
+    from kohort.spark.history import follow
+    from kohort.spark.history.building import StoppedError, build
+
+    try:
+        if options.follow:
+            follow(
+                spark, source, options.out, every=options.every or _DEFAULT_EVERY,
+                keep_ms=keep_ms, is_stopped=lambda: bool(received), on_batch=_print_batch,
+            )  # fmt: skip
+            return 0
+        with _progress(options.out) as show:
+            result = build(
+                spark, source, options.out, keep_ms=keep_ms, progress=show,
+                is_stopped=lambda: bool(received),
+            )  # fmt: skip
+    except StoppedError as error:
+        print_message(str(error))
+        return 128 + received[0]
+    except (PySparkException, Py4JError) as error:
+        if received:
+            return 128 + received[0]
+        print_message(failure(str(error)))
+        return FAILED
+    _print_result(options.out, result)
+    if options.strict and result.errors:
+        print_message(f"--strict: {result.errors:,} records could not be decoded")
+        return FAILED
+    return 0
+
+
+def _print_batch(records: int, seconds: float) -> None:
+    print_message(f"{records:,} records in {seconds:.1f} s")
+
+
+def _print_result(out: str, result: "BuildResult") -> None:
+    rows = ", ".join(f"{count:,} {table}" for table, count in result.rows.items() if count)
+    errors = f"; {result.errors:,} records could not be decoded" if result.errors else ""
+    print_message(f"{out}: {result.records:,} records: {rows or 'nothing new'}{errors}")
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function to call with the records done and all; a bar on a terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from kohort.util.printable import printable
+
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=True
+    ) as drawn:
+        task = drawn.add_task(escape(printable(f"building {name}")), total=None)
+        yield lambda done, total: drawn.update(task, completed=done, total=max(total, 1))
