@@ -102,6 +102,7 @@ MINUTE: Final = 24
 MINUTE_COMMITS: Final = 25
 MINUTE_SUM: Final = 26
 MINUTE_LEAST: Final = 27
+"""Least advance, if the longest gap is not below 0: then there was one."""
 MINUTE_GAP: Final = 28
 GAPS: Final = 29
 """How many gaps there were; the last ten follow, as a ring."""
@@ -387,19 +388,18 @@ def _advance_time(time: Number, slots: Array, minutes: Array, registers: Array) 
 
 @helper
 def _count(slots: Array, slot: Number, advance: Number, gap: Number, registers: Array) -> None:
-    """Count a commit in its minute. `advance`: NONE of the first; `gap`: -1."""
+    """Count a commit in its minute. `gap`: -1 of the first, which has no advance either."""
     if slots[slot, MINUTE] == NONE:
         registers[OPEN_MINUTES] += 1
         slots[slot, MINUTE] = registers[LOG_MINUTE]
-        slots[slot, MINUTE_COMMITS] = slots[slot, MINUTE_SUM] = 0
-        slots[slot, MINUTE_LEAST] = NONE
+        slots[slot, MINUTE_COMMITS] = slots[slot, MINUTE_SUM] = slots[slot, MINUTE_LEAST] = 0
         slots[slot, MINUTE_GAP] = -1
     slots[slot, MINUTE_COMMITS] += 1
-    slots[slot, MINUTE_GAP] = max(slots[slot, MINUTE_GAP], gap)
-    if advance != NONE:
+    if gap >= 0:
         slots[slot, MINUTE_SUM] += advance
-        if slots[slot, MINUTE_LEAST] == NONE or advance < slots[slot, MINUTE_LEAST]:
+        if slots[slot, MINUTE_GAP] < 0 or advance < slots[slot, MINUTE_LEAST]:
             slots[slot, MINUTE_LEAST] = advance
+        slots[slot, MINUTE_GAP] = max(slots[slot, MINUTE_GAP], gap)
 
 
 @helper
@@ -459,7 +459,7 @@ def _apply(
         registers[MAYBE_FREE] = 1
         return
     value = rows[COMMITTED, row]
-    gap, advance = np.int64(-1), np.int64(NONE)
+    gap, advance = np.int64(-1), np.int64(0)
     if has_value == 0:
         out[OUT_KIND, at] = FIRST
     else:

@@ -293,6 +293,8 @@ def decode_commits(
                 rows[CLASS, row] = TOMBSTONE
             elif _read_value(rows, row, values, value, value_end) < 0:
                 rows[CLASS, row] = BAD_VALUE
+                rows[LEADER_EPOCH, row] = rows[COMMIT_TIME, row] = rows[EXPIRE_TIME, row] = -1
+                rows[METADATA_SIZE, row] = rows[HAS_ID, row] = 0
                 others += 1
             else:
                 rows[CLASS, row] = COMMIT

@@ -123,9 +123,7 @@ class CommitRows:
             "commits": numbers(lines[fk.MINUTES_COMMITS], None, pa.int32()),
             "last": numbers(lines[fk.MINUTES_LAST].copy()),
             "sum_advance": numbers(lines[fk.MINUTES_SUM].copy()),
-            "least_advance": numbers(
-                lines[fk.MINUTES_LEAST].copy(), lines[fk.MINUTES_LEAST] != fk.NONE
-            ),
+            "least_advance": numbers(lines[fk.MINUTES_LEAST].copy(), lines[fk.MINUTES_GAP] >= 0),
             "longest_gap_ms": unless_negative(lines[fk.MINUTES_GAP].copy()),
         }
         return batch(columns, MINUTES, lines.shape[1])

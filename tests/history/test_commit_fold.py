@@ -1,0 +1,156 @@
+"""Commits folded by machine code equal those folded record by record, wherever the log is cut."""
+
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from effort import examples
+from history.offset_logs import LOG_PARTITION, Record, batch_of, logs
+from history.reference_fold import Reference, Row
+from kohort.errors import KohortError
+from kohort.history.fold import State, fold
+from kohort.history.schema import COMMITS, MINUTES, TABLES
+
+quick = settings(max_examples=examples(30))
+thorough = settings(max_examples=examples(100))
+
+
+def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:
+    """As Python has them, times in µs, sorted."""
+    rows = []
+    for batch in batches:
+        batch.validate(full=True)
+        columns = {
+            name: column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        rows += pa.RecordBatch.from_pydict(columns).to_pylist()
+    return sorted(rows, key=repr)
+
+
+def wide(rows: list[Row], schema: pa.Schema) -> list[Row]:
+    """With all columns of the schema."""
+    return sorted(({name: row.get(name) for name in schema.names} for row in rows), key=repr)
+
+
+class Folded:
+    """All rows of a log, those that are open among them, and the state."""
+
+    def __init__(self, parts: list[pa.RecordBatch], *, round_trips: bool = False) -> None:
+        self.state = State.new(LOG_PARTITION)
+        self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
+        for part in parts:
+            rows, self.state = fold(self.state, part)
+            assert list(rows) == list(TABLES)
+            for name, batch in rows.items():
+                assert batch.schema.equals(TABLES[name])
+                self.batches[name].append(batch)
+            if round_trips:
+                self.state = State.from_arrow(self.state.to_arrow())
+
+    def rows(self, table: str, *, with_open: bool = True) -> list[Row]:
+        open_rows = [self.state.open_rows()[table]] if with_open else []
+        return rows_of(self.batches[table] + open_rows)
+
+    def coverage(self) -> Row:
+        (row,) = rows_of([self.state.coverage()])
+        return row
+
+
+def cut(log: list[Record], at: list[int]) -> list[pa.RecordBatch]:
+    bounds = [0, *sorted(at), len(log)]
+    whole = batch_of(log)
+    return [whole.slice(start, end - start) for start, end in pairwise(bounds)]
+
+
+def assert_equal(found: list[Row], expected: list[Row]) -> None:
+    """Equal lists of rows; pytest's own comparison of long lists takes minutes."""
+    assert len(found) == len(expected)
+    for row, other in zip(found, expected, strict=True):
+        differing = {name: (row[name], other[name]) for name in row if row[name] != other[name]}
+        assert not differing, row
+
+
+def without_cause(rows: list[Row]) -> list[Row]:
+    return sorted((row | {"cause": None} for row in rows), key=repr)
+
+
+@thorough
+@given(logs())
+def test_rows_equal_those_folded_record_by_record(log: list[Record]) -> None:
+    folded, expected = Folded([batch_of(log)]), Reference(LOG_PARTITION).fold(log)
+    commits = expected.commits + [row for some in expected.pending.values() for row in some]
+    assert_equal(without_cause(folded.rows("commits")), wide(commits, COMMITS))
+    assert_equal(folded.rows("minutes", with_open=False), wide(expected.minutes, MINUTES))
+    open_minutes = rows_of([folded.state.open_rows()["minutes"]])
+    assert_equal(open_minutes, wide(expected.open_minutes(), MINUTES))
+    coverage = folded.coverage()
+    for name in ("end", "first_hole", "holes", "complete_from", "errors"):
+        assert coverage[name] == getattr(expected, name)
+    assert coverage["last_time"] == expected.log_time
+    assert coverage["open_transactions"] == len(expected.pending)
+    assert coverage["records"] == len(log)
+
+
+@thorough
+@given(logs(), st.data())
+def test_rows_and_state_are_the_same_wherever_the_log_is_cut(
+    log: list[Record], data: st.DataObject
+) -> None:
+    cuts = data.draw(st.lists(st.integers(0, len(log)), max_size=6))
+    whole = Folded([batch_of(log)])
+    parts = Folded(cut(log, cuts), round_trips=True)
+    for name in TABLES:
+        for with_open in (True, False):
+            assert_equal(
+                parts.rows(name, with_open=with_open), whole.rows(name, with_open=with_open)
+            )
+    assert parts.state.to_arrow() == whole.state.to_arrow()
+    assert parts.coverage() == whole.coverage()
+
+
+@quick
+@given(logs(), st.data())
+def test_records_that_were_folded_are_left_out(log: list[Record], data: st.DataObject) -> None:
+    start, again = sorted(data.draw(st.tuples(*[st.integers(0, len(log))] * 2)))
+    whole = Folded([batch_of(log)])
+    twice = Folded([batch_of(log[:again]), batch_of(log[start:])])
+    assert_equal(twice.rows("commits"), whole.rows("commits"))
+    doubled = Folded([batch_of([each for record in log for each in (record, record)])])
+    assert doubled.state.to_arrow() == whole.state.to_arrow()
+
+
+@quick
+@given(logs(), st.data())
+def test_a_damaged_state_is_refused(log: list[Record], data: st.DataObject) -> None:
+    good = Folded([batch_of(log)]).state.to_arrow()
+    at = data.draw(st.integers(0, len(good) - 1))
+    flipped = good[:at] + bytes([good[at] ^ data.draw(st.integers(1, 255))]) + good[at + 1 :]
+    for bad in (good[:at], flipped):
+        try:
+            state = State.from_arrow(bad)
+        except KohortError:
+            continue
+        assert state.to_arrow() == good  # the byte was padding
+
+
+def test_a_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = State.new(1).to_arrow()
+    monkeypatch.setattr("kohort.history.state_format.VERSION", b"7")
+    with pytest.raises(KohortError, match="has version 1, this program reads version 7"):
+        State.from_arrow(data)
+
+
+def test_records_of_another_log_partition_are_refused() -> None:
+    log: list[dict[str, Any]] = [{"partition": 4, "offset": 0, "timestamp": 0, "key": b""}]
+    with pytest.raises(KohortError, match="other log partitions than 3: \\[4\\]"):
+        fold(State.new(LOG_PARTITION), batch_of(log))
+
+
+def test_a_missing_column_is_named() -> None:
+    with pytest.raises(KohortError, match="no column 'control'"):
+        fold(State.new(LOG_PARTITION), batch_of([]).drop_columns(["control"]))
