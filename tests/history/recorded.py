@@ -18,6 +18,8 @@ from kohort.protocol.batch_format import HEADER_SIZE, Header, iterate
 
 LOGS = Path(__file__).parent / "logs"
 NAMES = tuple(sorted(file.name.partition(".")[0] for file in LOGS.glob("*.tar.xz")))
+WITH_CLIENTS = ("classic", "consumer", "offsets")
+"""Those whose groups have the members of client libraries, and snapshots of all groups."""
 _CONTROLS = {0: "abort", 1: "commit"}
 
 

@@ -182,10 +182,11 @@ class Call:
     def _with_causes(self, commits: pa.RecordBatch, is_tombstone: Array) -> pa.RecordBatch:
         """The rows that are complete: those of tombstones wait for their cause."""
         tombstones = self._state.tombstones
+        log_time = int(self._state.partitions.registers[fk.LOG_TIME])
         if not tombstones.rows.num_rows and not is_tombstone.any():
+            tombstones.forget(log_time)
             return commits
         waiting = commits.filter(pa.array(is_tombstone))
-        log_time = int(self._state.partitions.registers[fk.LOG_TIME])
         known = tombstones.resolve(waiting, log_time, self._batch(-1))
         return joined([commits.filter(pa.array(~is_tombstone)), known])
 

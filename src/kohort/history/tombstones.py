@@ -96,7 +96,7 @@ class Tombstones:
                 del self._deletions[key]
                 for each in deletion.tombstones:
                     causes[each.log_offset] = self._cause(key[0], deletion, each)
-        self._forget(log_time)
+        self.forget(log_time)
         rows = joined([self.rows, rows])
         if not causes:
             self.rows = rows
@@ -123,8 +123,8 @@ class Tombstones:
         )
         return "topic deleted" if tombstone.is_subscribed or any(others) else "offsets deleted"
 
-    def _forget(self, log_time: int) -> None:
-        """Forget what can no longer matter."""
+    def forget(self, log_time: int) -> None:
+        """Forget the deletions that no cause depends on any more, at this time of the log."""
         for topic, groups in list(self._lost.items()):
             kept = {key: None for key in groups if key[1] >= log_time - 2 * _TOGETHER_US}
             if kept:

@@ -11,7 +11,7 @@ from pathlib import Path
 from history.recording.broker import RecordedBroker
 from history.recording.scenarios import SCENARIOS
 from history.recording.stage import Stage
-from interop.built import GO
+from interop.built import GO, STREAMS_AND_CONNECT
 from interop.programs import java_missing
 
 LOGS = Path(__file__).parents[1] / "logs"
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], default=list(SCENARIOS))
     parser.add_argument("--keep", action="store_true", help="leave the unpacked files in place")
     options = parser.parse_args()
-    for reason in (java_missing(), GO.missing()):
+    for reason in (java_missing(), GO.missing(), STREAMS_AND_CONNECT.missing()):
         if reason:
             parser.exit(2, f"{reason}\n")
     for name in options.scenarios:

@@ -1,7 +1,9 @@
 """What happens in each recorded log. `stage.compact` is where the cleaner runs."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from confluent_kafka import Consumer, TopicPartition
@@ -11,6 +13,8 @@ from history.recording.broker import RETENTION_MS
 from history.recording.stage import Stage
 from history.recording.transactional import SteppingProducer, TransactionalMember
 from interop.processes import PATIENCE_S
+from kohort_conformance.catalogue import all_scenarios
+from kohort_conformance.stage import Stage as RequestStage
 
 Scenario: TypeAlias = Callable[[Stage], None]
 STATIC: Final = {"session": "40000"}
@@ -197,6 +201,48 @@ def offsets(stage: Stage) -> None:
     stage.snapshot("groups have expired")
 
 
+def others(stage: Stage) -> None:
+    """Records of all types: share groups, Streams groups of both protocols, and what clients in
+    good order never send.
+    """
+    stage.topic("words")
+    stage.topic("counts", 1)
+    stage.drop_topic("counts")
+    for protocol in ("classic", "streams"):
+        stage.streams(f"app-{protocol}", "words", "counts", {"group.protocol": protocol})
+    stage.snapshot("Streams applications have started")
+    printed = stage.broker.tools.run(
+        "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+        *("--bootstrap-server", stage.broker.address, "--topic", "words"),
+        *("--group", "sharing", "--max-messages", "20", "--timeout-ms", "60000"),
+    )
+    assert len(printed.split()) >= 20, printed
+    stage.compact()
+    stage.stop_streams("app-classic")
+    asyncio.run(_play_requests(stage.broker.address))
+    stage.snapshot("requests of all kinds were played")
+    stage.stop_streams("app-streams")
+    stage.snapshot("the applications have stopped")
+
+
+PLAYED: Final = (
+    *("mixed_groups", "consumer_reconciling", "consumer_regexes", "consumer_leaving"),
+    *("static_members", "joining", "syncing", "leaving", "transaction_offsets", "commits"),
+)
+"""Subjects of `kohort_conformance`, whose groups are left as they are."""
+
+
+async def _play_requests(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    for item in all_scenarios():
+        if item.subject in PLAYED and not item.waits:
+            stage = RequestStage(host, int(port), item.name.replace("_", "-"), "")
+            # Some need longer sessions than this broker's: what they wrote until then stays.
+            with suppress(Exception):
+                await item.play(stage)
+            await stage.close()
+
+
 def _join(stage: Stage, group: str, topic: str, client: str, **options: str) -> None:
     stage.member(client, f"{group}-{client}", group, topic, **options)
 
@@ -256,4 +302,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "classic": classic,
     "consumer": consumer,
     "offsets": offsets,
+    "others": others,
 }

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from confluent_kafka import Producer
 
 from history.recording.broker import SESSION_MS, RecordedBroker
+from interop.built import streams_and_connect
 from interop.observer import Observer
 from interop.processes import PATIENCE_S, Process
 from interop.roster import named
@@ -138,6 +139,40 @@ class Stage:
         self.await_commits(name, count=2)
         self._processes[name].kill()
         self.note(name, self._group_of(name), "gone", why="killed")
+
+    def streams(self, name: str, topic: str, output: str, settings: dict[str, str]) -> None:
+        """Start an instance of a Kafka Streams application; back when it has tasks."""
+        running = threading.Event()
+        options = {
+            "input": topic,
+            "output": output,
+            "application.id": name,
+            "client.id": name,
+            "bootstrap.servers": self.broker.address,
+            "state.dir": str(self.directory / f"{name}-state"),
+            "auto.offset.reset": "earliest",
+            "commit.interval.ms": "500",
+            "statestore.cache.max.bytes": "0",
+            **settings,
+        }
+        command = streams_and_connect(
+            "StreamsProgram", *(f"{key}={value}" for key, value in options.items())
+        )
+
+        def hear(line: str) -> None:
+            state, _, tasks = line.partition(" ")
+            if state == "RUNNING" and tasks not in ("", "0"):
+                running.set()
+
+        self.note(name, name, "started", client="streams", instance=None)
+        self.adopt(Process(name, command, self.directory / f"{name}.log", hear))
+        assert running.wait(PATIENCE_S), self._processes[name].tail()
+
+    def stop_streams(self, name: str) -> None:
+        """End it in good order."""
+        self._processes[name].ask_to_leave()
+        self._processes[name].wait(PATIENCE_S)
+        self.note(name, name, "gone", why="left")
 
     def _group_of(self, name: str) -> str:
         return next(str(each["group"]) for each in self.events if each["name"] == name)
