@@ -53,12 +53,12 @@ class Log:
 
     def __init__(self) -> None:
         self.records: list[Logged] = []
-        self.is_exact = True
+        self.exact_since: int | None = 0
 
     def position(self, time: int) -> LogPosition:
         """Of the next write."""
         start = len(self.records)
-        return LogPosition(start, time, batch_offset=start, is_complete=self.is_exact)
+        return LogPosition(start, time, batch_offset=start, exact_since=self.exact_since)
 
     def write(self, time: int, *rows: Any) -> None:
         """`rows`: records, or pairs of (key, value)."""

@@ -252,10 +252,10 @@ class _Noisy(Commits):
 
 
 def test_departures_in_front_of_the_complete_part_are_not_told(log: Log) -> None:
-    log.is_exact = False
+    log.exact_since = None
     log.classic(1_000, 1, {"a": (0,), "b": (1,)})
     log.classic(2_000, 2, {"b": (0, 1)})
-    log.is_exact = True
+    log.exact_since = 2
     log.classic(3_000, 3, {"b": (0, 1), "c": ()})
     tables = fold_all(log.records)
     assert [row["complete"] for row in told(tables, "generations")] == [False, False, True]
@@ -629,3 +629,17 @@ def test_a_static_member_may_return_with_a_former_member_id(log: Log) -> None:
         log.classic(time * 100, 1, {member_id: (0,)}, instances={member_id: "a"}, joined=100)
     (rebalance,) = told(fold_all(log.records), "rebalances")
     assert (rebalance["replaced"], rebalance["added"], rebalance["moved"]) == (["a1", "a2"], 1, 0)
+
+
+def test_rows_that_began_before_the_complete_part_are_not_complete(log: Log) -> None:
+    log.classic(1_000, 1, {"a": (0,), "b": (1,)})
+    # Between them, the cleaner has removed records.
+    log.exact_since = 1
+    log.classic(90_000, 2, {"b": (0, 1)})
+    tables = fold_all(log.records)
+    assert [row["complete"] for row in told(tables, "generations")] == [False, True]
+    assert [row["joined"] for row in told(tables, "rebalances")] == [None, []]
+    assert {row["member_id"]: row["complete"] for row in told(tables, "members")} == {
+        "a": False,
+        "b": True,
+    }

@@ -121,7 +121,7 @@ class Call:
         )
         return LogPosition(
             offset, time // _US, leader_epoch, batch_offset, producer_id, producer_epoch,
-            self._state.known.is_exact(offset),
+            self._state.known.exact_since(offset),
         )  # fmt: skip
 
     def _batch(self, row: int) -> int:

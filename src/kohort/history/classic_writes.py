@@ -90,7 +90,7 @@ def _generation(
         generation,
         at.offset,
         at.timestamp,
-        at.is_complete and not state.has_gap,
+        at.is_exact and not state.has_gap,
         state_time=state_time,
         written=[at.timestamp],
         protocol_type=content["protocol_type"],
@@ -143,7 +143,7 @@ def _owners(
 
 
 def _new(member_id: str, at: LogPosition) -> Member:
-    return Member(member_id, at.offset, at.timestamp, at.is_complete)
+    return Member(member_id, at.offset, at.timestamp, at.is_exact)
 
 
 def _update(member: Member, sent: Mapping[str, Any]) -> Member:

@@ -101,6 +101,14 @@ class Coverage:
     def is_exact(self, offset: int) -> bool:
         return bool(self.are_exact(offset))
 
+    def exact_since(self, offset: int) -> int | None:
+        """Log offset from which on nothing that matters is missing up to this one; None: not even
+        just before it."""
+        hole = _NEVER if self.first_hole is None else self.first_hole
+        if self.complete_from is not None and offset >= self.complete_from:
+            return 0 if hole >= self.complete_from else self.complete_from
+        return 0 if offset < hole else None
+
     def row(self) -> dict[str, Any]:
         """Of the table `coverage`, without what the state adds."""
         return {name: getattr(self, name) for name in _COLUMNS} | {"bytes": self.bytes_read}

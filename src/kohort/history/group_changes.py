@@ -9,7 +9,13 @@ from typing import Any, Final, NamedTuple
 
 from kohort.history import departures
 from kohort.history.departures import departure, successors
-from kohort.history.group_rows import assignment_row, generation_row, member_row, rebalance_row
+from kohort.history.group_rows import (
+    assignment_row,
+    generation_row,
+    member_row,
+    not_ended,
+    rebalance_row,
+)
 from kohort.history.group_state import AWAY, Generation, GroupState, Member, Ownership, Rebalance
 from kohort.history.interface import CommitTimes, LogPosition, Owner
 from kohort.types import TopicPartition
@@ -77,9 +83,7 @@ class GroupChanges:
         self._append_rebalance(state, rebalance, end)
         state.rebalance = None
 
-    def _append_rebalance(
-        self, state: GroupState, rebalance: Rebalance, end: LogPosition | None
-    ) -> None:
+    def _append_rebalance(self, state: GroupState, rebalance: Rebalance, end: LogPosition) -> None:
         has_members = state.generation is not None and state.generation.members
         if not (has_members or rebalance.joined or rebalance.departures):
             return  # The group was created: nobody was a member before nor after.
@@ -200,16 +204,17 @@ class GroupChanges:
             self._append("members", member_row(state, member, end, departures.GROUP_ENDED))
         state.members = {}
 
-    def open_rows(self, state: GroupState) -> None:
+    def open_rows(self, state: GroupState, exact_since: int | None) -> None:
         """Append the rows of what has not ended."""
+        end = not_ended(exact_since)
         if state.generation is not None:
-            self._append("generations", generation_row(state, state.generation, None, "open"))
+            self._append("generations", generation_row(state, state.generation, end, "open"))
         if state.rebalance is not None:
-            self._append_rebalance(state, state.rebalance, None)
+            self._append_rebalance(state, state.rebalance, end)
         for member in state.members.values():
-            self._append("members", member_row(state, member, None, None))
+            self._append("members", member_row(state, member, end, None))
         for tp, owner in state.partitions.owned.items():
-            self._append("assignments", assignment_row(state, tp, owner, None, {}))
+            self._append("assignments", assignment_row(state, tp, owner, end, {}))
 
     def _append(self, table: str, row: dict[str, Any]) -> None:
         row["log_partition"] = self._log_partition

@@ -135,8 +135,8 @@ class GroupFold:
 
     # --- state
 
-    def open_rows(self) -> dict[str, list[dict[str, Any]]]:
-        """The rows of what has not ended, by table.
+    def open_rows(self, exact_since: int | None = 0) -> dict[str, list[dict[str, Any]]]:
+        """The rows of what has not ended, by table; `exact_since`: as in `LogPosition`, now.
 
         As if the last write had ended, so also those of what it has ended.
         """
@@ -146,7 +146,7 @@ class GroupFold:
             rows |= fold.rows
         changes = GroupChanges(self._commits, rows, self._log_partition)
         for state in fold._groups.values():
-            changes.open_rows(state)
+            changes.open_rows(state, exact_since)
         return rows
 
     def _after_write(self) -> "GroupFold":
@@ -221,7 +221,7 @@ class GroupFold:
         state = self._groups.get(write.group)
         modern: ModernWrite | None = None
         ended: LogPosition | None = None
-        for record, at, life, _, _ in write.records:
+        for record, at, life in write.replayed():
             if not record.is_decoded:
                 if state is not None and record.protocol is not None:
                     state.has_gap = True
@@ -234,7 +234,7 @@ class GroupFold:
                     continue
             elif state is None or life != state.life:
                 if state is not None:
-                    unknown = at._replace(timestamp=_UNKNOWN_TIME, is_complete=False)
+                    unknown = at._replace(timestamp=_UNKNOWN_TIME, exact_since=None)
                     self._end_life(state, ended or unknown, record)
                 state = self._groups[write.group] = GroupState(write.group, life)
                 modern = ended = None
@@ -253,7 +253,7 @@ class GroupFold:
             self._end_life(state, ended, None)
         elif modern is not None:
             session_ms = self._options.consumer_session_ms
-            modern.end(write.records[-1].at, self._changes, session_ms)
+            modern.end(at, self._changes, session_ms)
 
     def _write_classic(self, state: GroupState, record: GroupRecord, at: LogPosition) -> None:
         assert record.content is not None

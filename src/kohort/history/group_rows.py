@@ -1,7 +1,7 @@
 """The rows of groups, generations, rebalances, members and assignments.
 
-Rows are dicts of column → value, as in `schema`. A row of something that has not ended has null
-ends.
+Rows are dicts of column → value, as in `schema`. `end`: the record that ended it, or `not_ended`,
+which makes null ends.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,8 @@ _DEPARTURES: Final = {
     departures.UNKNOWN: "unknown",
 }
 """How a member ended → column of rebalances."""
+_NEVER: Final = -1
+"""Offset and time of the end of what has not ended."""
 
 
 def record_row(record: GroupRecord, at: LogPosition, life: int | None) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def record_row(record: GroupRecord, at: LogPosition, life: int | None) -> dict[s
 
 
 def generation_row(
-    state: GroupState, generation: Generation, end: LogPosition | None, ended_by: str
+    state: GroupState, generation: Generation, end: LogPosition, ended_by: str
 ) -> dict[str, Any]:
     return _key(state, generation) | {
         "state_time": timestamp(generation.state_time),
@@ -53,10 +55,10 @@ def generation_row(
         "leader": generation.leader,
         "members": sorted(generation.members),
         "skipped": generation.skipped,
-        "ended": None if end is None else timestamp(end.timestamp),
-        "ended_offset": None if end is None else end.offset,
+        "ended": timestamp(end.timestamp),
+        "ended_offset": _offset(end),
         "ended_by": ended_by,
-        "complete": generation.is_complete,
+        "complete": _is_complete(generation, end),
     }
 
 
@@ -65,17 +67,17 @@ def rebalance_row(
     rebalance: Rebalance,
     moved: int,
     standstill_ms: int | None,
-    end: LogPosition | None,
+    end: LogPosition,
 ) -> dict[str, Any]:
     """`moved`: number of partitions."""
     row = _key(state, rebalance) | {
         "rounds": rebalance.rounds,
         "sync_ms": rebalance.sync_ms,
         "converge_ms": _converge_ms(rebalance, end),
-        "ended_offset": None if end is None else end.offset,
-        "complete": rebalance.is_complete,
+        "ended_offset": _offset(end),
+        "complete": _is_complete(rebalance, end),
     }
-    if not rebalance.is_complete:
+    if not row["complete"]:
         return row
     row |= {column: [] for column in _DEPARTURES.values()}
     for member_id, how in sorted(rebalance.departures):
@@ -87,19 +89,18 @@ def rebalance_row(
     return row
 
 
-def _converge_ms(rebalance: Rebalance, end: LogPosition | None) -> int | None:
+def _converge_ms(rebalance: Rebalance, end: LogPosition) -> int | None:
     """Until all members have reached the epoch, or until the next one."""
     if rebalance.type == "classic":
         return None
     if rebalance.converged is not None:
         return rebalance.converged - rebalance.time
-    return None if end is None or end.timestamp < 0 else end.timestamp - rebalance.time
+    return None if end.timestamp < 0 else end.timestamp - rebalance.time
 
 
 def member_row(
-    state: GroupState, member: Member, end: LogPosition | None, ended_by: str | None
+    state: GroupState, member: Member, end: LogPosition, ended_by: str | None
 ) -> dict[str, Any]:
-    is_complete = member.is_complete and (end is None or end.is_complete)
     return {
         "group": state.group,
         "life": state.life,
@@ -112,11 +113,11 @@ def member_row(
         "session_timeout_ms": member.session_timeout_ms,
         "from": timestamp(member.time),
         "from_offset": member.offset,
-        "to": None if end is None else timestamp(end.timestamp),
-        "to_offset": None if end is None else end.offset,
-        "ended_by": ended_by if end is None or end.is_complete else None,
+        "to": timestamp(end.timestamp),
+        "to_offset": _offset(end),
+        "ended_by": ended_by if end.is_exact else None,
         "replaces": member.replaces,
-        "complete": is_complete,
+        "complete": _is_complete(member, end),
     }
 
 
@@ -124,7 +125,7 @@ def assignment_row(
     state: GroupState,
     tp: TopicPartition,
     owner: Ownership,
-    end: LogPosition | None,
+    end: LogPosition,
     former: Mapping[str, Member],
 ) -> dict[str, Any]:
     """`former`: members that were just removed."""
@@ -139,11 +140,26 @@ def assignment_row(
         "member_id": owner.member_id,
         "client_id": None if member is None else member.client_id,
         "client_host": None if member is None else member.client_host,
-        "to": None if end is None else timestamp(end.timestamp),
-        "to_offset": None if end is None else end.offset,
+        "to": timestamp(end.timestamp),
+        "to_offset": _offset(end),
         "generation": owner.generation,
         "pending_from": None if owner.pending_from is None else timestamp(owner.pending_from),
     }
+
+
+def not_ended(exact_since: int | None) -> LogPosition:
+    """The end of what has not ended; `exact_since`: now."""
+    return LogPosition(_NEVER, _NEVER, exact_since=exact_since)
+
+
+def _offset(end: LogPosition) -> int | None:
+    return None if end.offset == _NEVER else end.offset
+
+
+def _is_complete(of: Generation | Rebalance | Member, end: LogPosition) -> bool:
+    """Whether nothing is missing from its beginning to its end."""
+    since = end.exact_since
+    return of.is_complete and since is not None and of.offset >= since
 
 
 def _key(state: GroupState, of: Generation | Rebalance) -> dict[str, Any]:

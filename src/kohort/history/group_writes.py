@@ -5,6 +5,7 @@ one batch and have the same time. They are told apart by the order in which Kafk
 what changes members, then the epoch, then assignments.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -42,6 +43,14 @@ class Write:
             return False
         # After a generation there are only assignments: the rest is of another request.
         return not (self.has_generation and _begins_request(record))
+
+    def replayed(self) -> Iterator[tuple[GroupRecord, LogPosition, int]]:
+        """Each record, with its position and life. All are exact, or none is."""
+        since = [written.at.exact_since for written in self.records]
+        known = [each for each in since if each is not None]
+        exact_since = max(known) if len(known) == len(since) else None
+        for written in self.records:
+            yield written.record, written.at._replace(exact_since=exact_since), written.life
 
     def append(self, written: Written, type_: str | None) -> None:
         """`type_`: of the group before the write."""

@@ -22,8 +22,13 @@ class LogPosition(NamedTuple):
     batch_offset: int | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
-    is_complete: bool = True
-    """Whether no record before it is missing that says something about now: `certainty` exact."""
+    exact_since: int | None = 0
+    """Log offset from which on nothing is missing up to this record; None: not even just before."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no record before it is missing that says something about now."""
+        return self.exact_since is not None
 
 
 class Owner(NamedTuple):
@@ -92,7 +97,8 @@ class GroupFacts(Protocol):
     def name_topic(self, topic_id: UUID, name: str) -> None:
         """A commit, or the cluster, names a topic: its owned partitions get this name."""
 
-    def open_rows(self) -> dict[str, list[dict[str, Any]]]: ...
+    def open_rows(self, exact_since: int | None) -> dict[str, list[dict[str, Any]]]:
+        """The rows of what has not ended; `exact_since`: as in `LogPosition`, now."""
 
     def dump(self) -> bytes: ...
 

@@ -55,17 +55,14 @@ class ModernWrite:
         self._held: dict[str, tuple[IdPartition, ...]] = {}
         """Partitions of each member that has another assignment, before the write."""
         self._epoch: tuple[int, LogPosition] | None = None
-        self._is_complete = True
 
     def apply(self, record: GroupRecord, at: LogPosition) -> None:
         """Apply a record of the group's own type."""
         content = record.content or {}
         member_id = record.member_id
-        self._is_complete = self._is_complete and at.is_complete
         match record.kind:
             case "epoch" if not record.is_tombstone:
-                # What the write has changed so far is known if all of it is.
-                self._epoch = content["epoch"], at._replace(is_complete=self._is_complete)
+                self._epoch = content["epoch"], at
             case "member" if member_id is not None:
                 self._member(member_id, None if record.is_tombstone else content, at)
             case "current" if member_id is not None:
@@ -89,7 +86,7 @@ class ModernWrite:
     def _known(self, member_id: str, at: LogPosition) -> Member:
         member = self._state.members.get(member_id) or self._joined.get(member_id)
         if member is None:
-            member = Member(member_id, at.offset, at.timestamp, at.is_complete)
+            member = Member(member_id, at.offset, at.timestamp, at.is_exact)
             self._joined[member_id] = member
         return member
 
@@ -173,7 +170,7 @@ class ModernWrite:
             epoch,
             at.offset,
             at.timestamp,
-            at.is_complete and not state.has_gap,
+            at.is_exact and not state.has_gap,
             written=[at.timestamp],
             protocol_type=state.type,
             protocol=self._assignor(members),

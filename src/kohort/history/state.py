@@ -118,9 +118,10 @@ class State:
         Generations, rebalances, members, assignments and minutes have null ends. Commits are those
         of open transactions, and tombstones whose cause is not known yet.
         """
+        exact_since = self.known.exact_since(self.next_offset - 1)
         rows = {
             name: pa.RecordBatch.from_pylist(some, TABLES[name])
-            for name, some in self.groups.open_rows().items()
+            for name, some in self.groups.open_rows(exact_since).items()
         }
         made = CommitRows(self.log_partition, self.partitions)
         pending = made.open_rows(self.pending, self.known)
