@@ -3,6 +3,7 @@
 import pytest
 
 from kohort.spark import range_reader
+from kohort.testing.server_process import ServerProcess
 from segments.files import Partition, batch, log_of
 from spark.servers import KohortServer
 from spark.topics import Topics
@@ -139,6 +140,18 @@ def test_files_of_a_running_server_have_the_records_that_it_serves(session, read
         assert sorted(frame.collect()) == sorted(rows)
     finally:
         server.stop()
+
+
+def test_files_of_workers_have_the_records_that_they_serve(session, read, tmp_path):
+    log, data = tmp_path / "log", tmp_path / "data"
+    with ServerProcess("--data", str(data), "--workers", "2", log=log) as server:
+        topics = Topics(server.address)
+        topics.create("orders", 4)
+        topics.fill("orders", {number: [b"%d" % number] * 5 for number in range(4)})
+        assert len(list(data.glob("**/orders-*"))) == 4
+        assert list(data.glob("worker1/orders-*"))
+        frame = read(data, subscribe="orders")
+        assert offsets(frame) == {f"orders-{number}": list(range(5)) for number in range(4)}
 
 
 class TestRanges:

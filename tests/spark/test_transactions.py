@@ -196,6 +196,13 @@ class TestStreams:
         reading.run()
         assert both(reading.offsets()) == written.committed
 
+    def test_batch_fields_of_a_stream_have_each_control_record_once(self, stream, written):
+        written.interleave()
+        markers = set(range(written.end)).difference(written.all)
+        reading = stream(includeBatchFields="true", maxOffsetsPerTrigger="6")
+        reading.run()
+        assert both(reading.offsets()) == sorted({*written.committed, *markers})
+
     def test_an_open_transaction_is_read_when_it_was_committed(self, stream, written, topics):
         written.commit()
         begun = written.begin()
