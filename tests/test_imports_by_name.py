@@ -25,6 +25,7 @@ ARGUED: Final = {
     "client/schema_registry.py": "confluent-kafka, of an extra",
     "columnar/numba_compiler.py": "modules whose functions it compiles, of its own room",
     "protocol/message_classes.py": "the message classes of an API, of kio and of its own room",
+    "segments/__init__.py": "public names of its own room",
     "server/handlers/modules.py": "the handler of an API, of its own room",
     "spark/pipeline.py": "delta, which only the format of this name needs",
     "spark/startup/sitecustomize.py": "the module of this name that it hides",

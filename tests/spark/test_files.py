@@ -4,7 +4,7 @@ import pytest
 
 from kohort.spark import range_reader
 from kohort.testing.server_process import ServerProcess
-from segments.files import Partition, batch, log_of
+from segments.files import NOW, Partition, batch, log_of
 from spark.servers import KohortServer
 from spark.topics import Topics
 
@@ -77,6 +77,20 @@ class TestSelection:
             endingOffsets='{"orders": {"0": 9, "1": -1}}',
         )
         assert offsets(frame) == {"orders-0": [7, 8], "orders-1": list(range(4, 10))}
+
+    def test_times_bound_a_read(self, read, data):
+        """Those of a batch rise from `NOW` on."""
+        frame = read(data, subscribe="payments", startingTimestamp=str(NOW + 1))
+        assert offsets(frame) == {"payments-0": list(range(1, 6))}
+        times = f'{{"payments": {{"0": {NOW + 1}}}}}'
+        assert offsets(read(data, subscribe="payments", endingOffsetsByTimestamp=times)) == {
+            "payments-0": [0]
+        }
+        late = {"subscribe": "payments", "startingTimestamp": str(NOW + 2)}
+        with pytest.raises(Exception, match=f"payments-0 has no record at or after {NOW + 2}"):
+            read(data, **late).count()
+        later = read(data, **late, startingOffsetsByTimestampStrategy="latest")
+        assert offsets(later) == {}
 
     def test_the_longest_replica_is_read(self, read, tmp_path):
         Partition(tmp_path / "a").fill(0, 8)

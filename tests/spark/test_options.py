@@ -220,11 +220,6 @@ class TestFiles:
                 {"kafka__bootstrap__servers": "localhost:9092"},
                 "options path and kafka.bootstrap.servers contradict each other; give path to",
             ),
-            ({"startingTimestamp": "5"}, "option startingTimestamp: files are read by offsets"),
-            (
-                {"endingOffsetsByTimestamp": "{}"},
-                "option endingOffsetsByTimestamp: files are read by offsets; leave it out",
-            ),
             (
                 {"kafka__isolation__level": "read_committed"},
                 "option kafka.isolation.level is read_committed: the files of a log do not tell",

@@ -11,8 +11,10 @@ removes, and never doubles a record.
 
 `storage` opens directories, local or of an object store. `layout` finds the partitions below them.
 `replica` lists the segments of one, `batch_walk` walks the batches of a segment, and `reading`
-decodes a range. Files have records that a broker does not serve: those above the high watermark,
-which may be truncated, and those below the log start offset.
+decodes a range. `time_lookup` finds the first record at or after a time.
+
+Files have records that a broker does not serve: those above the high watermark, which may be
+truncated, and those below the log start offset.
 
 pyarrow is required, so all names are imported when first used.
 """
@@ -23,15 +25,17 @@ if TYPE_CHECKING:
     from kohort.segments.layout import find_replicas, longest
     from kohort.segments.reading import ReadSettings, read
     from kohort.segments.replica import Replica
+    from kohort.segments.time_lookup import offset_at
 
 _MODULES = {
     "ReadSettings": "reading",
     "Replica": "replica",
     "find_replicas": "layout",
     "longest": "layout",
+    "offset_at": "time_lookup",
     "read": "reading",
 }
-__all__ = ["ReadSettings", "Replica", "find_replicas", "longest", "read"]
+__all__ = ["ReadSettings", "Replica", "find_replicas", "longest", "offset_at", "read"]
 
 
 def __getattr__(name: str) -> Any:

@@ -32,15 +32,21 @@ class Chunk(NamedTuple):
     """Their headers, with positions in `data`."""
 
 
+class NoBatch(NamedTuple):
+    """Bytes of a segment that are no whole record batch."""
+
+    position: int
+    problem: str
+    may_be_end: bool
+    """A broker that was killed leaves the end of the last segment like that."""
+
+
 class NoBatchError(Exception):
     """A segment does not end with a whole batch, or has something else between its batches."""
 
     def __init__(self, position: int, problem: str, *, may_be_end: bool) -> None:
         super().__init__(problem)
-        self.position = position
-        self.problem = problem
-        self.may_be_end = may_be_end
-        """A broker that was killed leaves the end of the last segment like that."""
+        self.found = NoBatch(position, problem, may_be_end)
 
 
 def walk(
@@ -90,7 +96,7 @@ def end_of(file: File, segment: Segment, position: int) -> int:
         for chunk in walk(file, segment, position):
             end = int(chunk.table[-1, kernels.LAST_OFFSET]) + 1
     except NoBatchError as error:
-        if not error.may_be_end:
+        if not error.found.may_be_end:
             end += 1
     return end
 

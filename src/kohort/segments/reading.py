@@ -16,7 +16,7 @@ from kohort.columnar.decoding import decode_batches
 from kohort.columnar.schema import record_schema
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.compression import MAX_INFLATED
-from kohort.segments.batch_walk import Chunk, NoBatchError, walk
+from kohort.segments.batch_walk import Chunk, NoBatch, NoBatchError, walk
 from kohort.segments.offset_index import position_before
 from kohort.segments.replica import Replica
 from kohort.segments.segment import SEGMENT, Segment
@@ -86,13 +86,13 @@ class _Reading:
                 self._count_change(segment)
                 continue
             with file:
-                error = yield from self._segment(file, segment, following)
-            if error is not None and not (following is None and error.may_be_end):
+                no_batch = yield from self._segment(file, segment, following)
+            if no_batch is not None and not (following is None and no_batch.may_be_end):
                 if self._replica.segments() != segments:
                     self._count_change(segment)
                     continue
                 end = self._end if following is None else min(following, self._end)
-                yield from self._damage(segment, error.position, error.problem, end)
+                yield from self._damage(segment, no_batch.position, no_batch.problem, end)
             if following is not None:
                 self._offset = max(self._offset, following)
             elif self._offset < self._end and self._has_ended(segment):
@@ -125,8 +125,8 @@ class _Reading:
 
     def _segment(
         self, file: File, segment: Segment, following: int | None
-    ) -> Generator[pa.RecordBatch, None, NoBatchError | None]:
-        """Read up to the end of the range, or of the segment; returns why that is no batch."""
+    ) -> Generator[pa.RecordBatch, None, NoBatch | None]:
+        """Read up to the end of the range, or of the segment; returns what is no batch."""
         position = 0
         if self._offset > segment.base_offset:
             position = position_before(self._replica.directory, file, segment, self._offset)
@@ -140,7 +140,7 @@ class _Reading:
         except OSError as error:
             raise KohortError(f"{self._replica}/{segment.name} cannot be read: {error}") from None
         except NoBatchError as error:
-            return error
+            return error.found
         return None
 
     def _chunk(self, chunk: Chunk, segment: Segment) -> Iterator[pa.RecordBatch]:

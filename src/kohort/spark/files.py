@@ -6,21 +6,24 @@ longest. A task reads a range of offsets of about a segment, and lists the files
 
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Final
 
 from kohort.errors import ConfigError, ErrorCode, KafkaError
-from kohort.segments import ReadSettings, Replica, find_replicas, longest, read
+from kohort.segments import ReadSettings, Replica, find_replicas, longest, offset_at, read
 from kohort.spark import workers
 from kohort.spark.batch import BatchReader
 from kohort.spark.data_loss import raise_or_warn
-from kohort.spark.offset_queries import Existing
+from kohort.spark.offset_queries import Existing, validate_match
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions, validate_partitions
 from kohort.spark.ranges import OffsetRange
 from kohort.types import TopicPartition
 
+_THREADS: Final = 8
+"""Partitions in which a time is looked up at once."""
 _INTERNAL: Final = frozenset((
     "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
 ))  # fmt: skip
@@ -100,6 +103,11 @@ class FileQueries:
     def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
         """The offsets of `bound`. Raises ConfigError if they do not match the partitions."""
         requested = tuple(partitions)
+        if bound.timestamps is not None:
+            validate_partitions(bound.option, bound.timestamps, requested)
+            return self._by_time(bound, {tp: bound.timestamps[tp] for tp in requested})
+        if bound.timestamp is not None:
+            return self._by_time(bound, dict.fromkeys(requested, bound.timestamp))
         if bound.offsets is None:
             is_earliest = bound.everywhere == EARLIEST
             return {tp: self._offset(tp, is_earliest=is_earliest) for tp in requested}
@@ -109,6 +117,15 @@ class FileQueries:
             for tp in requested
             for offset in [bound.offsets[tp]]
         }
+
+    def _by_time(self, bound: Bound, times: Positions) -> Positions:
+        with ThreadPoolExecutor(_THREADS) as threads:
+            looked_up = threads.map(offset_at, map(self._replicas.get, times), times.values())
+            offsets = dict(zip(times, looked_up, strict=True))
+        too_young = [tp for tp, offset in offsets.items() if offset is None]
+        if too_young:
+            validate_match(self._options, bound, too_young[0], times[too_young[0]])
+        return {tp: self._ends[tp] if offset is None else offset for tp, offset in offsets.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """The end of each partition."""

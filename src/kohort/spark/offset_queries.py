@@ -155,17 +155,8 @@ class OffsetQueries:
     async def _by_time(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Positions:
         offsets = await self._offsets(times)
         too_young = sorted(tp for tp, offset in offsets.items() if offset < 0)
-        if (
-            too_young
-            and bound.option.startswith("starting")
-            and not self.options.latest_if_no_match
-        ):
-            raise ConfigError(
-                f"option {bound.option}: {too_young[0]} has no record at or after "
-                f"{times[too_young[0]]}; "
-                "set startingOffsetsByTimestampStrategy to latest to start at the end of "
-                "such partitions"
-            )
+        if too_young:
+            validate_match(self.options, bound, too_young[0], times[too_young[0]])
         return offsets | await self._offsets(dict.fromkeys(too_young, END))
 
     async def _offsets_of_existing(
@@ -191,6 +182,16 @@ class OffsetQueries:
             return {}
         outcomes = await list_offsets(await self._cluster(), times, self.options.isolation)
         return {tp: unless_error(outcome).offset for tp, outcome in outcomes.items()}
+
+
+def validate_match(options: ReadOptions, bound: Bound, tp: TopicPartition, time: int) -> None:
+    """Raise ConfigError if a read may not begin at the end of `tp`, without a later record."""
+    if bound.option.startswith("starting") and not options.latest_if_no_match:
+        raise ConfigError(
+            f"option {bound.option}: {tp} has no record at or after {time}; "
+            "set startingOffsetsByTimestampStrategy to latest to start at the end of such "
+            "partitions"
+        )
 
 
 def _option_values(

@@ -278,10 +278,6 @@ def _refused_of_files(raw: RawOptions, streaming: bool) -> Iterator[str]:
             "options path and kafka.bootstrap.servers contradict each other; give path to read "
             "files, kafka.bootstrap.servers to read from brokers"
         )
-    yield from raw.refused(
-        (*_STARTING[:2], *_ENDING[:2]),
-        "files are read by offsets; leave it out, and filter by the column timestamp",
-    )
     if raw.kafka.get("isolation.level", "").strip().lower() == "read_committed":
         yield (
             "option kafka.isolation.level is read_committed: the files of a log do not tell which "
