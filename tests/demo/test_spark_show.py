@@ -38,6 +38,8 @@ def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> N
     told = console.export_text()
     assert "spark-1" in told
     assert "left out" not in told
+    assert "records of __consumer_offsets as tables" in told
+    assert re.search(r"generation 1 +spark-\d", told)
     assert "EV" in told  # ExpressJet was among the most delayed
     assert members == []
     # hours with flights

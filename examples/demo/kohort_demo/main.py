@@ -86,11 +86,11 @@ def run(options: argparse.Namespace, install: Sequence[str] = ()) -> int:
                 else:
                     console.print(NO_JAVA)
                     options.no_spark = True
-            ends = perform(
+            ends, group = perform(
                 server, options.data, max(options.seconds, LEAST_SECONDS), options.picture
             )
             if not options.no_spark:
-                with_spark(server, ends, options.data, installation)
+                with_spark(server, ends, options.data, installation, [group])
             if stays():
                 invite(server)
                 linger(server)
@@ -114,20 +114,29 @@ def has_java() -> bool:
 
 
 def with_spark(
-    server: Server, ends: dict[int, int], data: Path, installation: Installation | None
+    server: Server,
+    ends: dict[int, int],
+    data: Path,
+    installation: Installation | None,
+    groups: Sequence[str] = (),
 ) -> None:
-    """Spark's part, once it is installed; some lines say why, if it cannot be."""
+    """Spark's part, once it is installed; some lines say why, if it cannot be.
+
+    It ends with the history of `groups` and of its own.
+    """
     if installation is not None and (why := installation.failure(console)) is not None:
         console.print(f"Spark could not be installed: {escape(why)}", soft_wrap=True)
         console.print("Its part is left out. `make run` tries again, and keeps what is there.")
         return
     from kohort_demo.spark import continued
 
-    continued(server, ends, data, console)
+    continued(server, ends, data, console, groups)
 
 
-def perform(server: Server, data: Path, seconds: float, picture: Path | None) -> dict[int, int]:
-    """The group's part; the topic's end offsets."""
+def perform(
+    server: Server, data: Path, seconds: float, picture: Path | None
+) -> tuple[dict[int, int], str]:
+    """The group's part; the topic's end offsets, and the group."""
     if server.moved_from is not None:
         console.print(
             f"Port {server.moved_from} is taken: the server listens on {server.address} instead."
@@ -145,7 +154,7 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
     console.print(summary(outcome), "")
     if problems := outcome.problems():
         raise DemoError("the result is wrong, which is a bug: " + "; ".join(problems))
-    return ends
+    return ends, show.group_id
 
 
 def filled(server: Server) -> dict[int, int]:

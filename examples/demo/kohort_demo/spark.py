@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ from kohort.errors import ConfigError
 from kohort_demo import flights
 from kohort_demo.errors import DemoError
 from kohort_demo.group import GroupState, group_state
+from kohort_demo.history import show_history
 from kohort_demo.loading import TOPIC
 from kohort_demo.server import Server
 from kohort_demo.spark_picture import Carrier, Hour, bars, carriers_table, svg
@@ -42,8 +43,14 @@ SETTINGS: Final = {
 TITLE: Final = "Departure delays over the day, New York City 2013, minutes on average"
 
 
-def continued(server: Server, ends: Mapping[int, int], data: Path, console: Console) -> None:
-    """The whole part; one line says why, if Spark cannot run here.
+def continued(
+    server: Server,
+    ends: Mapping[int, int],
+    data: Path,
+    console: Console,
+    groups: Sequence[str] = (),
+) -> None:
+    """The whole part, with the history of `groups`; one line says why, if Spark cannot run here.
 
     DemoError if the result is wrong. Ctrl-C ends it by KeyboardInterrupt alone.
     """
@@ -61,7 +68,8 @@ def continued(server: Server, ends: Mapping[int, int], data: Path, console: Cons
             signal.signal(signal.SIGINT, signal.default_int_handler)
             logging.disable()
             opened.callback(logging.disable, logging.NOTSET)
-            _perform(spark, server, ends, data / DIRECTORY, console)
+            group = _perform(spark, server, ends, data / DIRECTORY, console)
+            show_history(spark, server, [*groups, group], data, console)
     except (ConfigError, ImportError) as error:
         console.print(f"The part with Spark is left out: {escape(str(error))}")
 
@@ -89,7 +97,8 @@ def _perform(
     ends: Mapping[int, int],
     directory: Path,
     console: Console,
-) -> None:
+) -> str:
+    """Run the queries and show their result; the name of their group."""
     from kohort_demo.spark_delays import latest, over_the_day, per_carrier
     from kohort_demo.spark_queries import NAMES, Queries
 
@@ -128,6 +137,7 @@ def _perform(
     counted = sum(each.flights for each in carriers)
     if sum(ends.values()) == flights.COUNT and (sentence := deviation(counted)) is not None:
         console.print(sentence)
+    return group
 
 
 def deviation(counted: int) -> str | None:
