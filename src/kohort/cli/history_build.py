@@ -79,20 +79,23 @@ def run(options: argparse.Namespace) -> int:
     from kohort.spark.history.building import now_ms
     from kohort.spark.session import spark_session
 
+    settings = spark_properties(options)
+    source = source_of(options)
     try:
-        source = source_of(options)
         # Spark's start takes seconds: a directory of something else is refused before.
         with opened_for_writing(open_files(options.out), now_ms()):
             pass
         session = spark_session(
             "kohort history",
             master=options.master,
-            settings=spark_properties(options),
+            settings=settings,
             with_vectors=False,
         )
         # Twice, because PySpark replaces the first handler by its own.
         with received_signals() as early, session as spark, received_signals() as received:
             return _build(spark, source, options, keep_ms, early or received)
+    except RefusedError:
+        raise
     except ConfigError as error:
         raise RefusedError(str(error)) from error
     except LockedError as error:
@@ -126,7 +129,7 @@ def source_of(options: argparse.Namespace) -> str | dict[str, str]:
     if is_path(options.source):
         if options.follow:
             raise RefusedError(
-                f"{options.source}: only brokers can be followed; of files build again later"
+                f"{options.source}: files cannot be followed, only brokers; build again later"
             )
         return str(options.source)
     options.bootstrap = options.source

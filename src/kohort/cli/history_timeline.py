@@ -24,6 +24,8 @@ _ENDS: Final[Mapping[str, str]] = {
     "expired": "the group expired",
     "converted": "the group was converted to another protocol",
 }
+_NO_MEMBERS: Final = {True: "the group was created", False: "no members"}
+"""Whether it is the first generation → what a generation without members is."""
 _NOTABLE: Final = [("kind", "in", ["rewind", "tombstone"])]
 
 
@@ -61,7 +63,7 @@ def _generations(reader: GroupReader, name: Callable[[str], str]) -> Iterator[Ev
         members = row["members"] or []
         changes = "; ".join(_changes(row, rebalances.get(_key(row)), name))
         if not changes:
-            changes = "the same members" if members else "no members"
+            changes = "the same members" if members else _NO_MEMBERS[row["generation"] == 0]
         yield Event(
             row["time"], row["log_offset"], row["type"], row["generation"], len(members), changes
         )

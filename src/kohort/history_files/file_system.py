@@ -105,7 +105,9 @@ def open_files(location: str) -> Files:
     """The files of a local path or a URL of `pyarrow.fs`. Raises ConfigError."""
     scheme = urlsplit(location).scheme
     if scheme in ("", "file"):
-        return LocalFiles(Path(location.removeprefix("file://").removeprefix("file:")))
+        # Tasks have other working directories.
+        path = Path(location.removeprefix("file://").removeprefix("file:"))
+        return LocalFiles(path.absolute())
     from pyarrow import ArrowException  # type: ignore[import-untyped]
     from pyarrow.fs import FileSystem  # type: ignore[import-untyped]
 

@@ -23,6 +23,7 @@ from kohort.spark.history.building import (
     validate_cluster,
 )
 from kohort.spark.history.sources import BOOTSTRAP, BrokerLog, Offsets, broker_options, is_path
+from kohort.spark.history.tables import hadoop_path
 from kohort.spark.registration import register
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def follow(
         planned(history.current, offsets.starts, offsets.ends)
         work = log_work(spark, log, files.location)
         _Stream(spark, history, work, offsets, keep_ms, on_batch).run(
-            options, every, f"{out.rstrip('/')}/{CHECKPOINT}", is_stopped
+            options, every, hadoop_path(f"{files.location}/{CHECKPOINT}"), is_stopped
         )
 
 

@@ -39,7 +39,7 @@ def read(spark: "SparkSession", out: str) -> "HistoryTables":
     do for ever. Raises ConfigError if `out` has no history; KohortError.
     """
     directory = HistoryDirectory(open_files(out))
-    return HistoryTables(spark, out, directory.snapshot())
+    return HistoryTables(spark, directory.files.location, directory.snapshot())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,50 @@
+"""What `kohort history build` refuses before Spark starts."""
+
+import sys
+
+import pytest
+
+from kohort.cli.app import run
+from kohort.cli.history_build import keep
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["broker:9092"], "--out"),
+        (["broker:9092", "--out", "OUT", "--keep", "90"], "--keep 90: is not an age as 90d"),
+        (["broker:9092", "--out", "OUT", "--keep", "0d"], "--keep 0d: is not an age"),
+        (["broker:9092", "--out", "OUT", "--every", "1 second"], "interval of --follow"),
+        (["broker:9092", "-b", "other:9092", "--out", "OUT"], "choose one"),
+        (["LOG", "--out", "OUT", "--follow"], "files cannot be followed, only brokers"),
+        (["broker:9092", "--out", "OUT", "--conf", "x"], "--conf x: is not NAME=VALUE"),
+        (["broker:9092", "--out", "LOG"], "has files of something else (notes.txt)"),
+        (["broker:9092", "--out", "nonsense://x/y"], "nonsense://x/y"),
+        (["broker:9092", "--out", "OUT", "--folow"], "did you mean --follow?"),
+    ],
+)
+def test_a_wrong_option_is_named(capsys, tmp_path, arguments, text):
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "notes.txt").touch()
+    names = {"OUT": str(tmp_path / "out"), "LOG": str(tmp_path / "log")}
+    code = run(["history", "build", *(names.get(word, word) for word in arguments)])
+    assert (code, text in (errors := capsys.readouterr().err)) == (2, True), errors
+
+
+def test_without_pyspark_the_extra_is_named(capsys, monkeypatch, tmp_path):
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "pyspark" or name.startswith("kohort.spark"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    code = run(["history", "build", "broker:9092", "--out", str(tmp_path / "out")])
+    assert code == 2
+    expected = "kohort: kohort history needs pyspark: pip install 'kohort[spark]'\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"), [(None, None), ("12h", 12), ("90d", 90 * 24), ("1w", 168)]
+)
+def test_ages_are_hours_days_and_weeks(text, hours):
+    assert keep(text) == (None if hours is None else hours * 3_600_000)
