@@ -45,6 +45,7 @@ RUNNERS: Final = {
     "tests/server/logging/test_audit.py": ("docs/security.md json",),
     "tests/server/config/test_config.py": ("* toml",),
     "tests/server/monitoring/test_observer.py": ("docs/operations.md json",),
+    "tests/spark/history/test_docs.py": ("docs/history.md python", "docs/history.md sh"),
     "tests/spark/test_docs.py": ("docs/spark.md python", "docs/spark.md sql"),
 }  # fmt: skip
 """The pages and languages of which each test file runs the blocks, as patterns."""
@@ -59,6 +60,8 @@ NOT_RUN: Final = {
     ("docs/design.md", "result = shard"): "the idea, not the code",
     ("docs/operations.md", "2026-01-31T09:31:00"): "a line after a minute of rebalances",
     ("docs/operations.md", "kafka-configs.sh"): "a command of Apache Kafka",
+    ("docs/history.md", "TIME "): "a group of one member, killed and restarted",
+    ("docs/history.md", "history/_batches"): "names of files",
     ("docs/spark.md", "def append(rows"): _DELTA,
     ("docs/spark.md", "pip wheel"): f"{_CLUSTER}; tests/spark/test_cluster.py sends such a file",
     ("docs/spark.md", "python -m venv env"): _CLUSTER,

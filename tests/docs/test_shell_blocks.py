@@ -1,8 +1,8 @@
 """Every command line of the pages that need one server is run; each ends well.
 
 Servers start and stop. `make` shows what it would do, `kohort conformance` the scenarios that it
-would play, and the options of `kohort spark` are read: tests of their own run these. Scripts of
-`kohort completion` are not installed.
+would play, and the options of `kohort spark` and `kohort history` are read: tests of their own run
+these. Scripts of `kohort completion` are not installed.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import pytest
 
 from docs.blocks import ROOT, Block, run_by
 from docs.shell import Shell, commands, words
-from kohort.cli import app, spark
+from kohort.cli import app, history, spark
 from kohort.testing.server_process import ServerProcess
 from kohort_conformance import command as kohort_conformance
 
@@ -72,6 +72,10 @@ def run(shell: Shell, line: str) -> None:
         assert app.run([*arguments, "--list"]) == 0
     elif arguments[0] == "completion":
         assert app.run(arguments[: arguments.index(">")]) == 0
+    elif arguments[0] == "history":
+        parser = argparse.ArgumentParser()
+        history.add_arguments(parser)
+        parser.parse_args(arguments[1:])
     elif arguments[0] == "spark":
         parser = argparse.ArgumentParser()
         spark.add_arguments(parser)
