@@ -17,6 +17,7 @@ The tasks write rows by PyArrow. Only the names of files go back through Spark: 
 JVM takes longer than decoding them.
 """
 
+from kohort.history.group_fold import GroupOptions
 from kohort.spark.history.building import build
 from kohort.spark.history.following import follow
 from kohort.spark.history.records import (
@@ -34,6 +35,7 @@ from kohort.spark.history.records import (
 from kohort.spark.history.tables import HistoryTables, read
 
 __all__ = [
+    "GroupOptions",
     "HistoryTables",
     "assignments",
     "build",

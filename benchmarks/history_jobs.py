@@ -1,0 +1,125 @@
+"""Jobs that `benchmarks.history` measures, each in a process of its own: start included.
+
+    python -m benchmarks.history_jobs build SEGMENTS OUT
+    python -m benchmarks.history_jobs committed OUT TIME
+    python -m benchmarks.history_jobs udf BOOTSTRAP TOPIC JARS
+    python -m benchmarks.history_jobs duckdb OUT TIME
+
+The last line of the output is JSON: how many rows the result has, and a checksum of the offsets.
+`udf` is what one writes without Kohort: Spark's Kafka connector and a Python function per row.
+"""
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kohort.spark import history
+
+
+@contextmanager
+def session(**settings: str) -> Iterator[Any]:
+    """Spark with its default settings, but quiet."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("history")
+    builder = builder.config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1")
+    for name, value in settings.items():
+        builder = builder.config(name.replace("_", "."), value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def build(segments: str, out: str) -> dict[str, int]:
+    """Fold the segments into tables."""
+    with session() as spark:
+        history.build(spark, segments, out)
+        (row,) = history.read(spark, out).coverage.groupBy().sum("records").collect()
+    return {"rows": row[0]}
+
+
+def committed(out: str, time: str) -> dict[str, int]:
+    """The committed offsets of all groups at a time, from the tables."""
+    with session() as spark:
+        return _totals(history.read(spark, out).committed_offsets(time))
+
+
+def _totals(offsets: Any) -> dict[str, int]:
+    from pyspark.sql.functions import count
+    from pyspark.sql.functions import sum as total
+
+    (row,) = offsets.agg(count("committed"), total("committed")).collect()
+    return {"rows": row[0], "sum": row[1]}
+
+
+def udf(bootstrap: str, topic: str, jars: str) -> dict[str, int]:
+    """The last committed offset of each partition: decoded by a Python function for each row."""
+    from pyspark.sql.functions import col, max_by
+    from pyspark.sql.functions import udf as function
+
+    def decode(key: bytes, value: bytes | None) -> Any:
+        (kind, size) = struct.unpack_from(">hh", key)
+        if kind not in (0, 1):
+            return None
+        group_end = 4 + size
+        (topic_size,) = struct.unpack_from(">h", key, group_end)
+        topic_end = group_end + 2 + topic_size
+        return (
+            key[4:group_end].decode(),
+            key[group_end + 2 : topic_end].decode(),
+            struct.unpack_from(">i", key, topic_end)[0],
+            None if value is None else struct.unpack_from(">q", value, 2)[0],
+        )
+
+    decoded = function(decode, "group string, topic string, partition int, committed long")
+    with session(spark_jars=jars) as spark:
+        records = (
+            spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", topic)
+            .load()
+        )
+        rows = records.select(decoded(col("key"), col("value")).alias("row"), "offset")
+        last = (
+            rows.where("row is not null")
+            .groupBy("row.group", "row.topic", "row.partition")
+            .agg(max_by("row.committed", "offset").alias("committed"))
+        )
+        return _totals(last)
+
+
+def duckdb(out: str, time: str) -> dict[str, int]:
+    """The committed offsets at a time, from the same Parquet."""
+    import duckdb as database
+
+    query = """
+        select count(committed), sum(committed) from (
+            select arg_max(committed, in_force) as committed
+            from read_parquet(?)
+            where in_force_time <= ?::timestamptz and kind <> 'superseded'
+            group by "group", topic, partition
+        )
+    """
+    (row,) = database.execute(query, [f"{out}/commits/**/*.parquet", time]).fetchall()
+    return {"rows": row[0], "sum": int(row[1])}
+
+
+JOBS: dict[str, Callable[..., dict[str, int]]] = {
+    "build": build,
+    "committed": committed,
+    "udf": udf,
+    "duckdb": duckdb,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(JOBS[sys.argv[1]](*sys.argv[2:])), flush=True)
