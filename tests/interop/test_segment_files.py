@@ -1,4 +1,4 @@
-"""Files of an Apache Kafka that runs, compacts and retains, read beside what it serves."""
+"""Files of an Apache Kafka and of a Kohort that run and compact, read beside what they serve."""
 
 import random
 import threading
@@ -6,17 +6,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from interop.targets import KohortServe
 from kohort.segments import ReadSettings, Replica, find_replicas, read
 from peers.kafka import QUICK_START, Kafka, free_port, missing_tools
 from waiting import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients]
+pytestmark = pytest.mark.interop
 
 TOPIC = "compacted"
 SEGMENT_BYTES = 1 << 20
@@ -38,16 +39,40 @@ ROUNDS = 4
 KEYS = 300
 
 
-@pytest.fixture(scope="module")
-def node() -> Iterator[Kafka]:
-    if reason := missing_tools():
-        pytest.skip(reason)
-    with Kafka.start(free_port(neighbours=1), SETTINGS, heap="512m", flags=QUICK_START) as started:
-        admin = AdminClient({"bootstrap.servers": started.address})
+class Node(NamedTuple):
+    """A server with the topic."""
+
+    address: str
+    data: Path
+
+
+@pytest.fixture(scope="module", params=["kohort", pytest.param("kafka", marks=pytest.mark.clients)])
+def node(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Node]:
+    with started(request.param, tmp_path_factory) as found:
+        admin = AdminClient({"bootstrap.servers": found.address})
         for future in admin.create_topics([NewTopic(TOPIC, 1, config=CONFIGS)]).values():
             future.result(60)
-        wait_until(lambda: (started.directory / "log" / f"{TOPIC}-0").exists())
-        yield started
+        wait_until(lambda: (found.data / f"{TOPIC}-0").exists())
+        yield found
+
+
+@contextmanager
+def started(kind: str, directories: pytest.TempPathFactory) -> Iterator[Node]:
+    if kind == "kohort":
+        directory = directories.mktemp("kohort")
+        server = KohortServe(directory, {"log.cleaner.backoff.ms": "20"})
+        try:
+            yield Node(server.address, directory / "data")
+        finally:
+            server.stop()
+    elif reason := missing_tools():
+        pytest.skip(reason)
+    else:
+        port = free_port(neighbours=1)
+        with Kafka.start(port, SETTINGS, heap="512m", flags=QUICK_START) as kafka:
+            yield Node(kafka.address, kafka.directory / "log")
 
 
 class Written:
@@ -135,8 +160,8 @@ def from_files(replica: Replica, end: int) -> tuple[list[tuple[int, bytes]], set
     return records, controls - {None}
 
 
-def test_files_of_a_compacting_broker_have_what_it_serves(node: Kafka) -> None:
-    replica = replica_of(node.directory / "log")
+def test_files_of_a_compacting_broker_have_the_records_that_it_serves(node: Node) -> None:
+    replica = replica_of(node.data)
     written, rounds, kinds = Written(node.address), 0, set()
     with written.running():
         deadline = time.monotonic() + RUN_S
@@ -166,9 +191,9 @@ def test_files_of_a_compacting_broker_have_what_it_serves(node: Kafka) -> None:
     assert len(records) < len(written.values) / 2
 
 
-def test_a_replica_of_kafka_has_the_id_of_its_topic(node: Kafka) -> None:
+def test_a_replica_has_the_id_of_its_topic(node: Node) -> None:
     topics = AdminClient({"bootstrap.servers": node.address}).describe_topics
     from confluent_kafka import TopicCollection
 
     described = topics(TopicCollection([TOPIC]))[TOPIC].result(60)
-    assert replica_of(node.directory / "log").topic_id() == str(described.topic_id)
+    assert replica_of(node.data).topic_id() == str(described.topic_id)
