@@ -15,8 +15,8 @@ from kohort.errors import KohortError
 from kohort.history.fold import State, fold
 from kohort.history.schema import COMMITS, MINUTES, TABLES
 
-quick = settings(max_examples=examples(30))
-thorough = settings(max_examples=examples(100))
+quick = settings(max_examples=examples(20))
+thorough = settings(max_examples=examples(50))
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:
@@ -101,7 +101,7 @@ def test_rows_equal_those_folded_record_by_record(log: list[Record]) -> None:
 def test_rows_and_state_are_the_same_wherever_the_log_is_cut(
     log: list[Record], data: st.DataObject
 ) -> None:
-    cuts = data.draw(st.lists(st.integers(0, len(log)), max_size=6))
+    cuts = data.draw(st.lists(st.integers(0, len(log)), max_size=4))
     whole = Folded([batch_of(log)])
     parts = Folded(cut(log, cuts), round_trips=True)
     for name in TABLES:

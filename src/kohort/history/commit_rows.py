@@ -37,7 +37,7 @@ class CommitRows:
 
     def rows(self, out: Array, table: RecordTable, coverage: Coverage) -> pa.RecordBatch:
         """Rows of `commits` from what `fold_commits` wrote."""
-        records: Array = table.rows[:, out[fk.OUT_ROW]]
+        records = _Lines(table.rows, out[fk.OUT_ROW])
         columns = self._record_columns(records, table, out[fk.OUT_ROW])
         kinds = out[fk.OUT_KIND]
         counts = kinds != fk.NOTHING
@@ -59,7 +59,7 @@ class CommitRows:
         }
         return batch(columns, COMMITS, len(kinds))
 
-    def _record_columns(self, records: Array, table: RecordTable, at: Array) -> Columns:
+    def _record_columns(self, records: "_Lines", table: RecordTable, at: Array) -> Columns:
         """Columns that the record itself decides; `at`: where it is in the table."""
         classes = records[ck.CLASS]
         is_commit, has_key = classes == ck.COMMIT, classes != ck.BAD_KEY
@@ -129,11 +129,24 @@ class CommitRows:
         return batch(columns, MINUTES, lines.shape[1])
 
 
-def _transactions(records: Array, counts: Array) -> Array:
+class _Lines:
+    """Some columns of the table of records, a line at a time: a copy of each."""
+
+    def __init__(self, rows: Array, at: Array) -> None:
+        self._rows = rows
+        self._at = at
+
+    def __getitem__(self, line: int) -> Array:
+        return self._rows[line].take(self._at)
+
+
+def _transactions(records: _Lines, counts: Array) -> Array:
     codes = np.where(records[fk.IS_TRANSACTIONAL] == 2, _ASSUMED, 0)
-    own = (records[ck.CLASS] == ck.COMMIT) & (records[fk.PRODUCER] >= 0)
-    codes[own] = np.where(counts[own], _COMMITTED, _ABORTED)
-    codes[own & (records[fk.IS_PENDING] != 0)] = _OPEN
+    own = np.flatnonzero(records[fk.PRODUCER] >= 0)
+    if len(own):
+        own = own[records[ck.CLASS][own] == ck.COMMIT]
+        codes[own] = np.where(counts[own], _COMMITTED, _ABORTED)
+        codes[own[records[fk.IS_PENDING][own] != 0]] = _OPEN
     return codes
 
 
@@ -147,12 +160,12 @@ def _times(ms: Array) -> pa.Array:
     return numbers(np.clip(ms, -_LATEST_MS, _LATEST_MS) * 1000, ms != -1, TIME)
 
 
-def _metadata(records: Array, is_commit: Array, table: RecordTable) -> pa.Array:
+def _metadata(records: _Lines, is_commit: Array, table: RecordTable) -> pa.Array:
     sizes = records[ck.METADATA_SIZE]
     total = int(sizes.sum())
     data = np.empty(total, np.uint8)
     if total:
-        parts = np.ascontiguousarray(records[[ck.METADATA_AT, ck.METADATA_SIZE]])
+        parts = np.stack([records[ck.METADATA_AT], sizes])
         ck.gather(table.values.data, table.earlier.metadata, total, parts, data)
     return strings(data, sizes, is_commit)
 

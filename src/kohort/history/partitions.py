@@ -112,7 +112,7 @@ class Partitions:
     def _name(self, created: Array) -> None:
         """Number the groups and topics of new slots."""
         slots, arena = self.slots, memoryview(self.arena)
-        lines = slots[created][:, [fk.ARENA_AT, fk.ARENA_SIZE, fk.GROUP_BYTES]].tolist()
+        lines = slots[created, fk.ARENA_AT : fk.GROUP_BYTES + 1].tolist()
         known: dict[bytes, tuple[int, int]] = {}
         numbers = []
         for at, size, group_size in lines:
@@ -233,7 +233,8 @@ class Partitions:
         if not self._finder(0, creates):  # no room
             self._find(self._key, row, 0, creates)
         elif self.registers[fk.CREATED]:
-            self._name(self._created)
+            names = self.group_number(group), self.topics.number(tp.topic)
+            self.slots[self._created[0], fk.GROUP : fk.TOPIC + 1] = names
         return int(row[fk.SLOT, 0])
 
     # --- owners
