@@ -31,9 +31,10 @@ _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "starting
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGERS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _STREAM_ONLY: Final = ("group.id", "groupMode", "groupProtocol", "checkpointTopicIds")
-_BROKER_ONLY: Final = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", SECURITY)
-"""Options that do nothing in a read of files, as `kafkaConsumer.pollTimeoutMs` and most `kafka.*`.
-"""
+_BROKER_ONLY: Final = (
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", SECURITY
+)  # fmt: skip
+"""Options that do nothing in a read of files, as most `kafka.*`."""
 _OF_FILES: Final = frozenset(("check.crcs", "isolation.level", "bootstrap.servers"))
 """`kafka.*` options that are used or refused in a read of files."""
 _WITHOUT_EFFECT: Final = {
@@ -350,9 +351,9 @@ def _without_effect(raw: RawOptions, streaming: bool, mode: GroupMode) -> dict[s
     reasons = kafka_options.without_effect(raw.kafka, kafka_options.READS)
     reasons |= {name: _WITHOUT_EFFECT[name] for name in raw.among(tuple(_WITHOUT_EFFECT))}
     if raw.get("path") is not None:
-        ignored = (*raw.among(_BROKER_ONLY), *raw.among(("kafkaConsumer.pollTimeoutMs",)))
         kafka = (PREFIX + name for name in raw.kafka.keys() - _OF_FILES)
-        return reasons | dict.fromkeys((*ignored, *kafka), "files are read, and no broker")
+        ignored = (*raw.among(_BROKER_ONLY), *kafka)
+        return reasons | dict.fromkeys(ignored, "files are read, and no broker")
     if not streaming:
         reasons |= dict.fromkeys(raw.among(_TRIGGERS), "a batch read has no triggers")
     elif raw.get("maxTriggerDelay") is not None and raw.get("minOffsetsPerTrigger") is None:
