@@ -25,6 +25,8 @@ from kohort.history_files.table_files import ROWS_PER_FILE, ROWS_PER_GROUP, Tabl
 
 DAY_MS: Final = 24 * 3_600_000
 TIER: Final = 16
+SMALL_ROWS: Final = ROWS_PER_FILE // 8
+"""Files with more rows stay as they are."""
 _KEY: Final = ["log_partition", "group", "topic", "partition"]
 _NAME_BYTES: Final = 6
 
@@ -50,7 +52,7 @@ def _mergeable(files: Iterable[StoredFile], now_ms: int) -> Iterator[list[Stored
     days: dict[tuple[str, int, int], list[StoredFile]] = defaultdict(list)
     today = now_ms // DAY_MS
     for file in files:
-        if file.carried or file.last_ms is None or file.rows > ROWS_PER_FILE // 2:
+        if file.carried or file.last_ms is None or file.rows > SMALL_ROWS:
             continue
         day = file.last_ms // DAY_MS
         tier = -1 if day < today else (file.rows.bit_length() - 1) // 4

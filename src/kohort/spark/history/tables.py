@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from kohort.history.state import State
+
 STATES_PER_TASK: Final = 8
 RECORDED: Final = ("commits", "groups")
 """The tables that together have a row for each record."""
+POSITIONS: Final = "positions"
+"""Not a table: the positions of the open rows of RECORDED."""
 _HADOOP: Final = {"s3": "s3a"}
 """PyArrow's names of file systems → Hadoop's."""
 
@@ -115,35 +119,47 @@ class HistoryTables:
         answer needs: `committed` is null then.
         """
         at = self if moment is None else self.at(moment)
-        whole = replace(at, _moment=None)
         cuts = at._cuts
+        whole = replace(at, _moment=None)
         lost = uncertain(whole.coverage.collect(), cuts) if cuts else []
-        return committed_at(whole._commits, cuts, lost)
+        # Commits in states are of open transactions.
+        commits = at._stored("commits", every=bool(lost))
+        return committed_at(commits, cuts, lost)
 
     @cached_property
     def _cuts(self) -> dict[int, int]:
         """Log partition → first offset that is not seen. Runs a job."""
         if self._moment is None:
             return {}
-        return cut_offsets([self._stored_and_open(name) for name in RECORDED], self._moment)
+        positions = [self._stored(name, every=True, since=self._moment) for name in RECORDED]
+        open_positions = self._of_states(POSITIONS, to_spark(position_schema()))
+        return cut_offsets([*positions, open_positions], self._moment)
 
     @property
     def _commits(self) -> "DataFrame":
         return self._table("commits")
 
     def _table(self, name: str) -> "DataFrame":
-        rows = self._stored_and_open(name)
+        open_rows = self._of_states(name, to_spark(TABLES[name]))
+        rows = self._stored(name).unionByName(open_rows)
         return rows if self._moment is None else table_at(name, rows, self._cuts)
 
-    def _stored_and_open(self, name: str) -> "DataFrame":
-        return self._stored(name).unionByName(self._of_states(name, to_spark(TABLES[name])))
+    def _stored(
+        self, name: str, *, every: bool = False, since: datetime | None = None
+    ) -> "DataFrame":
+        """Stored rows; without `every`, files whose rows all begin after the moment are left out.
 
-    def _stored(self, name: str) -> "DataFrame":
+        With `since`, so are files whose rows all ended before.
+        """
         schema = to_spark(TABLES[name])
+        until_ms = None if self._moment is None or every else _ms(self._moment)
+        since_ms = None if since is None else _ms(since)
         paths = [
             hadoop_path(f"{self._location.rstrip('/')}/{file.path}")
             for file in self._snapshot.files
             if file.table == name
+            and (until_ms is None or file.first_ms is None or file.first_ms <= until_ms)
+            and (since_ms is None or file.last_ms is None or file.last_ms >= since_ms)
         ]
         if not paths:
             return self._spark.createDataFrame([], schema)
@@ -175,11 +191,30 @@ class OpenRows(workers.TaskObject):
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for path in self._tasks[number]:
-                    state = State.from_arrow(files.read(path))
-                    is_coverage = self._table == "coverage"
-                    rows = state.coverage() if is_coverage else state.open_rows().get(self._table)
-                    if rows is not None and rows.num_rows:
-                        yield rows
+                    rows = self._rows(State.from_arrow(files.read(path)))
+                    yield from (batch for batch in rows if batch.num_rows)
+
+    def _rows(self, state: "State") -> "list[pa.RecordBatch]":
+        if self._table == "coverage":
+            return [state.coverage()]
+        open_rows = state.open_rows()
+        if self._table == POSITIONS:
+            names = position_schema().names
+            return [open_rows[name].select(names) for name in RECORDED if name in open_rows]
+        return [open_rows[self._table]] if self._table in open_rows else []
+
+
+def position_schema() -> "pa.Schema":
+    """The columns that every record has: its position and time."""
+    import pyarrow as pa
+
+    names = ("log_partition", "log_offset", "time")
+    return pa.schema([COMMITS.field(name) for name in names])
+
+
+def _ms(moment: datetime) -> int:
+    """Milliseconds since the epoch, of a time in whole microseconds, rounded down."""
+    return int(moment.timestamp() * 1_000_000) // 1000
 
 
 def hadoop_path(path: str) -> str:
