@@ -75,7 +75,7 @@ def string(data: bytes, at: int) -> tuple[str, int]:
     size = _INT16(data, at)[0]
     end = at + 2 + size
     if size < 0 or end > len(data):
-        raise _NULL if size < 0 else _too_short(data, end)
+        raise _null() if size < 0 else _too_short(data, end)
     return data[at + 2 : end].decode(), end
 
 
@@ -99,7 +99,7 @@ def compact_nullable_string(data: bytes, at: int) -> tuple[str | None, int]:
 def compact_string(data: bytes, at: int) -> tuple[str, int]:
     text, at = compact_nullable_string(data, at)
     if text is None:
-        raise _NULL
+        raise _null()
     return text, at
 
 
@@ -222,4 +222,5 @@ def _too_short(data: bytes, end: int) -> DamagedError:
     return DamagedError(f"ends after {len(data)} bytes where {end} are announced")
 
 
-_NULL: Final = DamagedError("null where a string must stand")
+def _null() -> DamagedError:
+    return DamagedError("null where a string must stand")
