@@ -14,6 +14,7 @@ from history.reference_fold import Reference, Row
 from kohort.errors import KohortError
 from kohort.history.fold import State, fold
 from kohort.history.schema import COMMITS, MINUTES, TABLES
+from kohort.history.state_format import unpack
 
 quick = settings(max_examples=examples(20))
 thorough = settings(max_examples=examples(50))
@@ -109,7 +110,8 @@ def test_rows_and_state_are_the_same_wherever_the_log_is_cut(
             assert_equal(
                 parts.rows(name, with_open=with_open), whole.rows(name, with_open=with_open)
             )
-    assert parts.state.to_arrow() == whole.state.to_arrow()
+    found, expected = (unpack(each.state.to_arrow()) for each in (parts, whole))
+    assert not {name for name, data in expected.items() if found[name] != data}
     assert parts.coverage() == whole.coverage()
 
 
@@ -131,16 +133,13 @@ def test_a_damaged_state_is_refused(log: list[Record], data: st.DataObject) -> N
     at = data.draw(st.integers(0, len(good) - 1))
     flipped = good[:at] + bytes([good[at] ^ data.draw(st.integers(1, 255))]) + good[at + 1 :]
     for bad in (good[:at], flipped):
-        try:
-            state = State.from_arrow(bad)
-        except KohortError:
-            continue
-        assert state.to_arrow() == good  # the byte was padding
+        with pytest.raises(KohortError, match="state of a history"):
+            State.from_arrow(bad)
 
 
 def test_a_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = State.new(1).to_arrow()
-    monkeypatch.setattr("kohort.history.state_format.VERSION", b"7")
+    monkeypatch.setattr("kohort.history.state_format.VERSION", 7)
     with pytest.raises(KohortError, match="has version 1, this program reads version 7"):
         State.from_arrow(data)
 

@@ -111,7 +111,7 @@ class Call:
         state.touched.add(group)
         if value is None and int.from_bytes(key[:2], "big") in _GROUP_TYPES:
             state.end_life(group)
-            state.tombstones.delete_group(group, self._batch(row))
+            state.tombstones.delete_group(group, self._batch(row), int(self._log_times[row]))
 
     def _position(self, row: int) -> LogPosition:
         rows = self._table.rows
@@ -187,7 +187,7 @@ class Call:
             tombstones.forget(log_time)
             return commits
         waiting = commits.filter(pa.array(is_tombstone))
-        known = tombstones.resolve(waiting, log_time, self._batch(-1))
+        known = tombstones.resolve(waiting, log_time)
         return joined([commits.filter(pa.array(~is_tombstone)), known])
 
     def _group_rows(self) -> dict[str, pa.RecordBatch]:

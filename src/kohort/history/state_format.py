@@ -1,10 +1,11 @@
-"""The bytes of a state: Arrow streams by name, in one more Arrow stream with their checksum.
+"""The bytes of a state: Arrow streams by name, in one more Arrow stream behind a checksum.
 
 States that know the same have the same bytes, however they came to be: partitions are in the order
 of their keys, numbers for names are given anew, and what no longer matters is left out.
 """
 
 import json
+import struct
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -27,8 +28,11 @@ from kohort.history.record_table import Pending
 
 Array: TypeAlias = Any
 
-VERSION: Final = b"1"
-_FORMAT: Final = b"kohort.history.state"
+VERSION: Final = 1
+_NEVER: Final = 2**63 - 1
+_MAGIC: Final = b"KohortHS"
+_HEAD: Final = struct.Struct(">8sHQ")
+"""What this is, version, checksum."""
 _SCHEMA: Final = pa.schema([pa.field("name", pa.string()), pa.field("data", pa.binary())])
 _ZSTD: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
@@ -80,40 +84,29 @@ _PENDING_LINES: Final = {
 
 
 def pack(parts: Mapping[str, bytes]) -> bytes:
-    """The parts in one stream, with a checksum."""
+    """The parts in one stream behind a head with the version and a checksum."""
     names, data = pa.array(parts.keys(), pa.string()), pa.array(parts.values(), pa.binary())
-    about = {b"format": _FORMAT, b"version": VERSION, b"xxh3": _checksum(parts)}
-    batch = pa.RecordBatch.from_arrays([names, data], schema=_SCHEMA.with_metadata(about))
-    return _stream(batch)
+    stream = _stream(pa.RecordBatch.from_arrays([names, data], schema=_SCHEMA))
+    return _HEAD.pack(_MAGIC, VERSION, xxhash.xxh3_64_intdigest(stream)) + stream
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
     """The parts. Raises KohortError if they are damaged, or of another version."""
-    try:
-        table = pa.ipc.open_stream(data).read_all()
-        about = table.schema.metadata or {}
-        columns = [table.column(name).to_pylist() for name in _SCHEMA.names]
-        parts = dict(zip(*columns, strict=True))
-    except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-        raise KohortError(f"the state of a history is damaged: {error}") from error
-    if about.get(b"format") != _FORMAT:
-        raise KohortError("the state of a history is damaged: this is none")
-    if about.get(b"version") != VERSION:
+    if len(data) < _HEAD.size:
+        raise KohortError(f"the state of a history is damaged: it has {len(data)} bytes")
+    magic, version, checksum = _HEAD.unpack_from(data)
+    if magic != _MAGIC:
+        raise KohortError("the state of a history is damaged, or this is none")
+    if version != VERSION:
         raise KohortError(
-            f"the state of a history has version {about.get(b'version', b'?').decode()}, this "
-            f"program reads version {VERSION.decode()}: build the history again"
+            f"the state of a history has version {version}, this program reads version {VERSION}: "
+            "build the history again"
         )
-    if about.get(b"xxh3") != _checksum(parts):
+    stream = data[_HEAD.size :]
+    if xxhash.xxh3_64_intdigest(stream) != checksum:  # Arrow trusts what it reads
         raise KohortError("the state of a history is damaged: its checksum is another")
-    return parts
-
-
-def _checksum(parts: Mapping[str, bytes]) -> bytes:
-    digest = xxhash.xxh3_64()
-    for name, data in parts.items():
-        digest.update(name.encode())
-        digest.update(data)
-    return digest.hexdigest().encode()
+    columns = [column.to_pylist() for column in _batch(stream).columns]
+    return dict(zip(*columns, strict=True))
 
 
 def _stream(batch: pa.RecordBatch) -> bytes:
@@ -152,7 +145,10 @@ class PartitionsDump:
     def parts(self, *, is_complete: bool) -> dict[str, bytes]:
         """`is_complete`: which keys occurred does not matter any more."""
         values: Array = self._partitions.slots[self._slots]
-        _leave_out(values)
+        first_pending: Array = np.full(len(values), _NEVER, np.int64)
+        rows = self._pending.rows
+        np.minimum.at(first_pending, self._places[rows[fk.SLOT]], rows[fk.LOG_OFFSET])
+        _leave_out(values, first_pending)
         if is_complete:
             values[:, fk.WAS_SEEN] = 0
         owners = _Renumbered()
@@ -213,10 +209,13 @@ def _keys(partitions: Partitions, used: Array) -> pa.Array:
     return strings(data, parts[1], kind=pa.binary())
 
 
-def _leave_out(values: Array) -> None:
-    """Overwrite what says nothing, such as the gaps before a tombstone."""
-    has_no_record = (values[:, fk.HAS_VALUE] == 0) & (values[:, fk.PENDING] == 0)
-    values[has_no_record, fk.RECORD] = -1
+def _leave_out(values: Array, first_pending: Array) -> None:
+    """Overwrite what says nothing, such as the gaps before a tombstone.
+
+    `first_pending`: log offset of the first record of an open transaction, by slot.
+    """
+    supersedes_none = values[:, fk.RECORD] < first_pending
+    values[(values[:, fk.HAS_VALUE] == 0) & supersedes_none, fk.RECORD] = -1
     values[values[:, fk.MINUTE] == fk.NONE, fk.MINUTE_COMMITS : fk.MINUTE_GAP + 1] = 0
     for at in range(fk.KEPT_GAPS):
         values[values[:, fk.GAPS] <= at, fk.FIRST_GAP + at] = 0

@@ -9,7 +9,7 @@ The first that fits:
 | members subscribe to the topic, or other groups lose it within 10 s | topic deleted |
 | else | offsets deleted |
 
-So the rows of tombstones wait until their batch is over and 10 s of the log's time have passed.
+So the rows of tombstones wait until 10 s of the log's time have passed.
 """
 
 from dataclasses import dataclass, field
@@ -40,13 +40,17 @@ class Tombstone(NamedTuple):
 
 @dataclass(slots=True)
 class _Deletion:
-    """All tombstones of a group in one batch."""
+    """All tombstones of a group in one batch, within 10 s."""
 
     log_time: int
-    """Of the last one, in µs."""
+    """Of the first one, in µs."""
     tombstones: list[Tombstone] = field(default_factory=list)
     has_group: bool = False
     """Whether the group's tombstone is there too."""
+
+    def is_over(self, log_time: int) -> bool:
+        """Whether it had no more records by this time of the log, and its cause is known."""
+        return self.log_time + _TOGETHER_US < log_time
 
     @property
     def is_expired(self) -> bool:
@@ -60,18 +64,33 @@ class Tombstones:
     def __init__(self) -> None:
         self.rows: pa.RecordBatch = pa.RecordBatch.from_pylist([], COMMITS)
         self._deletions: dict[tuple[str, Batch], _Deletion] = {}
+        self._over: list[tuple[str, _Deletion]] = []
+        """Of batches that went on for more than 10 s."""
         self._lost: dict[str, dict[tuple[str, int], None]] = {}
         """Topic → the groups that lost it, with the time."""
 
     def add(self, group: str, batch: Batch, log_time: int, tombstone: Tombstone) -> None:
-        deletion = self._deletions.setdefault((group, batch), _Deletion(log_time))
-        deletion.log_time = log_time
+        """`log_time`: of the log at the tombstone, in µs."""
+        deletion = self._current(group, batch, log_time)
+        if deletion is None:
+            former = self._deletions.get((group, batch))
+            if former is not None:
+                self._over.append((group, former))
+            deletion = self._deletions[group, batch] = _Deletion(log_time)
         deletion.tombstones.append(tombstone)
         self._lost.setdefault(tombstone.topic, {})[group, log_time] = None
 
-    def delete_group(self, group: str, batch: Batch) -> None:
-        """The batch has the group's own tombstone."""
+    def _current(self, group: str, batch: Batch, log_time: int) -> _Deletion | None:
+        """The deletion of which a record at this time may be a part.
+
+        It depends on the log alone, not on when causes were resolved.
+        """
         deletion = self._deletions.get((group, batch))
+        return None if deletion is None or deletion.is_over(log_time) else deletion
+
+    def delete_group(self, group: str, batch: Batch, log_time: int) -> None:
+        """The batch has the group's own tombstone."""
+        deletion = self._current(group, batch, log_time)
         if deletion is not None:
             deletion.has_group = True
 
@@ -85,17 +104,27 @@ class Tombstones:
         deletion = None if batch is None else self._deletions.get((group, batch))
         return None if deletion is None else deletion.is_expired
 
-    def resolve(self, rows: pa.RecordBatch, log_time: int, batch: Batch) -> pa.RecordBatch:
+    def resolve(self, rows: pa.RecordBatch, log_time: int) -> pa.RecordBatch:
         """Add rows, whose cause is null. Returns the rows whose cause is known now, with it.
 
-        `log_time`, `batch`: of the last record that was folded.
+        `log_time`: at the last record that was folded.
         """
-        causes: dict[int, str | None] = {}
-        for key, deletion in list(self._deletions.items()):
-            if key[1] != batch and deletion.log_time + _TOGETHER_US < log_time:
-                del self._deletions[key]
-                for each in deletion.tombstones:
-                    causes[each.log_offset] = self._cause(key[0], deletion, each)
+        over = self._over + [
+            (group, deletion)
+            for (group, _), deletion in self._deletions.items()
+            if deletion.is_over(log_time)
+        ]
+        causes = {
+            tombstone.log_offset: self._cause(group, deletion, tombstone)
+            for group, deletion in over
+            for tombstone in deletion.tombstones
+        }
+        self._over = []
+        self._deletions = {
+            key: deletion
+            for key, deletion in self._deletions.items()
+            if not deletion.is_over(log_time)
+        }
         self.forget(log_time)
         rows = joined([self.rows, rows])
         if not causes:
