@@ -1,5 +1,6 @@
 """How kernels come to their machine code."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -101,3 +102,16 @@ def test_an_array_of_another_type_is_refused(data, table):
 def test_a_number_of_arguments(made):
     with pytest.raises(ValueError, match="zip"):
         kernels.scan(as_bytes(b""))
+
+
+@pytest.mark.parametrize("module", compiled.KERNELS)
+def test_the_build_of_the_package_can_import_kernels(module: str) -> None:
+    """It has numba and what numba needs, and nothing that Kohort needs."""
+    tree = ast.parse((compiled.HERE / f"{module}.py").read_text())
+    imported = {
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    kernel_modules = {f"kohort.columnar.{name}" for name in (*compiled.KERNELS, "compiling")}
+    assert imported <= {"typing", "numpy", *kernel_modules}

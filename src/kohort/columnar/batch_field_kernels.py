@@ -8,12 +8,13 @@ from kohort.columnar.compiling import BYTES, INT16, INT32, INT64, TABLE, kernel
 from kohort.columnar.kernels import (
     ATTRIBUTES,
     BASE_OFFSET,
+    CONTROL,
     COUNT,
     LEADER_EPOCH,
     PRODUCER_EPOCH,
     PRODUCER_ID,
+    TRANSACTIONAL,
 )
-from kohort.protocol.batch_format import CONTROL, TRANSACTIONAL
 
 Array: TypeAlias = Any
 Number: TypeAlias = Any

@@ -58,7 +58,10 @@ BARE: Final = 7
 TOTALS: Final = 8
 
 _HEADER_SIZE: Final = 61
-LOG_APPEND_TIME: Final = 8
+# Bits of ATTRIBUTES. The build of the package has no more than numba: kernels import nothing else.
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
 _US_PER_MS: Final = 1000
 _LATEST_MS: Final = (2**63 - 1) // _US_PER_MS
 
