@@ -67,6 +67,12 @@ def test_a_broken_subscription_leaves_the_record():
     assert record.content["members"][0]["assignment"] is not None
 
 
+def test_a_row_names_the_first_errors_of_many_members():
+    record = decode_group_record(*classic(1, *"abcdef", subscription=b"?"))
+    assert record.error.startswith("subscription of member a: ")
+    assert record.error.endswith("; and 3 more")
+
+
 def test_other_protocol_types_keep_their_bytes_without_an_error():
     record = decode_group_record(*classic(1, "a", subscription=b"?", protocol_type="connect"))
     assert (record.error, record.keeps_raw) == (None, True)

@@ -21,6 +21,8 @@ _MEMBER_STATES: Final[Mapping[str, Sequence[str]]] = {
     "streams": ("STABLE", "UNREVOKED_TASKS", "UNRELEASED_TASKS"),
 }
 _GROUP_METADATA_TYPE: Final = GROUP_METADATA.to_bytes(2, "big")
+_MAX_ERRORS: Final = 3
+"""Most errors of a record that its row names: members may be many."""
 _MAX_MS: Final = 2**63 // 1000 - 1
 
 
@@ -93,6 +95,12 @@ def timestamp(ms: int | None) -> int | None:
     return ms * 1_000 if ms is not None and 0 <= ms <= _MAX_MS else None
 
 
+def _joined(errors: Sequence[str]) -> str | None:
+    """One text of the first errors; None if there are none."""
+    more = [f"and {len(errors) - _MAX_ERRORS} more"] if len(errors) > _MAX_ERRORS else []
+    return "; ".join([*errors[:_MAX_ERRORS], *more]) or None
+
+
 def _reason(error: Exception) -> str:
     """Why bytes could not be read."""
     is_end = isinstance(error, IndexError | struct.error)
@@ -124,7 +132,7 @@ def _classic(group: str, value: bytes | None, version: int | None) -> GroupRecor
         None,
         content,
         version,
-        "; ".join(errors) or None,
+        _joined(errors),
         keeps_raw=bool(errors) or (not is_consumer and bool(content["members"])),
     )
 
@@ -205,7 +213,7 @@ def _modern(
         member_id,
         content,
         version,
-        "; ".join(errors) or None,
+        _joined(errors),
         bool(errors),
         topics,
         regex_topics,
