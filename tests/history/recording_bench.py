@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 from history.group_logs import Commits, Logged, Row, Tables, apply
 from kohort.coordinator import records
@@ -117,8 +118,9 @@ def compacted(rows: list[Row], end: int) -> list[Row]:
     return kept + rows[end:]
 
 
-def groups_of(open_rows: Mapping[str, list[Row]]) -> dict[str, Any]:
+def groups_of(open_rows: Mapping[str, list[Row]], topics: Mapping[Any, str]) -> dict[str, Any]:
     """The groups with records other than commits, as rows that have not ended tell."""
+    names = {str(topic_id): name for topic_id, name in topics.items()}
     ends = {"generations": "ended_offset", "members": "to_offset", "assignments": "to_offset"}
     rows = {
         table: [row for row in open_rows[table] if row[end] is None] for table, end in ends.items()
@@ -128,15 +130,16 @@ def groups_of(open_rows: Mapping[str, list[Row]]) -> dict[str, Any]:
         lambda: {"generation": ("consumer", 1, "consumer", None), "members": {}, "owners": {}}
     )
     for row in rows["generations"]:
-        names = ("type", "generation", "protocol_type", "leader")
-        groups[row["group"]]["generation"] = tuple(row[name] for name in names)
+        fields = ("type", "generation", "protocol_type", "leader")
+        groups[row["group"]]["generation"] = tuple(row[name] for name in fields)
     for row in rows["members"]:
-        names = ("client_id", "client_host", "instance_id", "rebalance_timeout_ms")
-        identity = tuple(row[name] for name in names)
+        fields = ("client_id", "client_host", "instance_id", "rebalance_timeout_ms")
+        identity = tuple(row[name] for name in fields)
         groups[row["group"]]["members"][row["member_id"]] = identity
     for row in rows["assignments"]:
         owner = row["member_id"], row["pending_from"] is not None
-        groups[row["group"]]["owners"][row["topic"], row["partition"]] = owner
+        topic = names.get(row["topic"], row["topic"])
+        groups[row["group"]]["owners"][topic, row["partition"]] = owner
     return groups
 
 
@@ -227,12 +230,18 @@ class HistoryOfBench:
     def __init__(self, bench: RecordingBench) -> None:
         self._bench = bench
         self._next = 0
+        self.names: dict[UUID, str] = {}
+        """All topics that the bench has had."""
         self.fold, self.commits = _new()
         self._resumed, self._resumed_commits = _new()
         self._resumed_rows: dict[str, list[Any]] = {name: [] for name in self.fold.rows}
 
     def read(self) -> Tables:
         """Fold what the log has more. Returns the rows so far."""
+        for name in self._bench.topics.names():
+            topic = self._bench.topics.by_name(name)
+            assert topic is not None
+            self.names[topic.id] = name
         for record in logged(self._bench.rows[self._next :]):
             apply(self.fold, self.commits, record)
             apply(self._resumed, self._resumed_commits, record)
@@ -245,6 +254,7 @@ class HistoryOfBench:
         assert self._resumed.dump() == self.fold.dump()
         assert self._resumed_rows == self.fold.rows
         assert self._resumed.open_rows() == self.fold.open_rows()
+        assert self.fold.topic_names.items() <= self.names.items()
         return Tables.of(self.fold)
 
 

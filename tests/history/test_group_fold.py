@@ -1,6 +1,7 @@
 """What sequences of group records mean: generations, rebalances, members and owners."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -24,6 +25,12 @@ from history.group_log_builder import (
     target_epoch,
 )
 from history.group_logs import Commits, Row, Tables, fold_all
+from kohort.coordinator.consumer_records import (
+    CurrentMemberAssignmentRecord,
+    CurrentMemberAssignmentValue,
+    MemberKey,
+)
+from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord, OffsetCommitValue
 from kohort.history.group_fold import GroupFold, GroupOptions
 from kohort.history.interface import LogPosition
 
@@ -399,6 +406,47 @@ def test_partitions_are_known_by_the_topic_id_until_a_record_names_it(log: Log) 
     }
 
 
+def test_a_partition_of_a_recreated_topic_is_its_new_owners(log: Log) -> None:
+    """Both have the name of the topic."""
+    log.commit(500, 0)
+    first_of_consumer_group(log)
+    again = UUID(int=2)
+    offset = OffsetCommitValue(1, -1, "", 1_500, topic_id=again)
+    log.write(1_500, OffsetCommitRecord(OffsetCommitKey("h", "t", 0), offset))
+    value = CurrentMemberAssignmentValue(3, 2, 0, {again: {0: 3}}, {})
+    log.write(
+        *(2_000, member("b"), epoch(3), target_epoch(3)),
+        CurrentMemberAssignmentRecord(MemberKey(G, "b"), value),
+    )
+    log.write(2_100, current("a", 2, (0,), (1,), UNREVOKED))
+    log.write(2_200, current("a", 3))
+    rows = told(fold_all(log.records), "assignments")
+    assert [(row["topic"], row["partition"], row["member_id"], ms(row["to"])) for row in rows] == [
+        ("t", 0, "a", 2_000),
+        ("t", 1, "a", 2_200),
+        ("t", 0, "b", None),
+    ]
+
+
+def test_a_recreated_topic_may_get_its_name_after_its_owner(log: Log) -> None:
+    log.commit(500, 0)
+    first_of_consumer_group(log)
+    again = UUID(int=2)
+    value = CurrentMemberAssignmentValue(3, 2, 0, {again: {0: 3}}, {})
+    log.write(
+        *(2_000, member("b"), epoch(3), target_epoch(3)),
+        CurrentMemberAssignmentRecord(MemberKey(G, "b"), value),
+    )
+    offset = OffsetCommitValue(1, -1, "", 2_500, topic_id=again)
+    log.write(2_500, OffsetCommitRecord(OffsetCommitKey("h", "t", 0), offset))
+    rows = told(fold_all(log.records), "assignments")
+    assert [(row["topic"], row["partition"], row["member_id"], ms(row["to"])) for row in rows] == [
+        ("t", 0, "a", 2_000),
+        ("t", 1, "a", None),
+        ("t", 0, "b", None),
+    ]
+
+
 def test_two_requests_in_one_batch_are_two_epochs(log: Log) -> None:
     log.write(
         1_000,
@@ -482,6 +530,16 @@ def test_a_downgrade_removes_only_the_member_that_has_left(log: Log) -> None:
         None,
     )
     assert [ms(row["from"]) for row in told(tables, "assignments")] == [1_000, 1_000]
+
+
+def test_a_conversion_of_partitions_without_a_name_is_not_complete(log: Log) -> None:
+    """Classic records have names, the others ids: nothing says which are the same."""
+    log.classic(1_000, 3, {"a": (0,)})
+    log.write(
+        *(2_000, classic_tombstone(), member("a", is_classic=True), epoch(3)),
+        *(target_epoch(3), current("a", 3, (0,))),
+    )
+    assert [row["complete"] for row in told(fold_all(log.records), "rebalances")] == [True, False]
 
 
 def test_an_empty_group_of_the_other_type_ends_a_life(log: Log) -> None:

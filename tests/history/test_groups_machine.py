@@ -7,6 +7,8 @@
 - all of that holds after compaction, and what rows then say is exact is what the whole log says.
 """
 
+from collections.abc import Mapping
+
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import invariant
 
@@ -38,8 +40,16 @@ class WithHistory:
 
     @invariant()
     def the_history_has_the_groups_of_the_coordinator(self) -> None:
-        names = dict(self.history.fold.topic_names)
-        assert groups_of(self.history.read().open) == groups_on(self.recording, names)
+        self.has_groups_of_the_coordinator(self.history.read().open)
+
+    def has_groups_of_the_coordinator(self, open_rows: Mapping[str, list[Row]]) -> None:
+        names = self.history.names
+        found, expected = groups_of(open_rows, names), groups_on(self.recording, names)
+        if len(set(names.values())) < len(names):
+            # A topic was recreated: partitions of both have one name.
+            for group in (*found.values(), *expected.values()):
+                del group["owners"]
+        assert found == expected
 
     def teardown(self) -> None:
         super().teardown()  # type: ignore[misc]
@@ -59,8 +69,7 @@ class WithHistory:
     def folded(self, *parts: list[Row]) -> FoldedTables:
         """Folds the parts of a log one after the other: the result has what the coordinator has."""
         tables = FoldedTables.of(parts)
-        names = dict(self.history.fold.topic_names)
-        assert groups_of(tables.open) == groups_on(self.recording, names)
+        self.has_groups_of_the_coordinator(tables.open)
         offsets = {
             (group.id, *tp): value.offset
             for group in self.recording.shard.groups.values()

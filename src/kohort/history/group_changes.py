@@ -188,7 +188,11 @@ class GroupChanges:
         for tp in [tp for tp in before if tp.topic == topic_id]:
             before[TopicPartition(name, tp.partition)] = before.pop(tp)
         for tp in [tp for tp in owned if tp.topic == topic_id]:
-            owner = owned[named := TopicPartition(name, tp.partition)] = owned.pop(tp)
+            owner, named = owned.pop(tp), TopicPartition(name, tp.partition)
+            if (former := owned.get(named)) is not None:  # Of a former topic of this name.
+                end = LogPosition(owner.offset, owner.time)
+                self._append("assignments", assignment_row(state, named, former, end, {}))
+            owned[named] = owner
             self._commits.assign(state.group, tp, None)
             new = NewOwner(owner.member_id, owner.generation)
             self._commits.assign(state.group, named, _owner(state, new))

@@ -258,7 +258,10 @@ class GroupFold:
     def _write_classic(self, state: GroupState, record: GroupRecord, at: LogPosition) -> None:
         assert record.content is not None
         session_ms = self._options.consumer_session_ms
+        is_downgrade = state.type not in (None, record.protocol)
         write_classic(state, record.content, at, self._changes, session_ms)
+        if is_downgrade and state.rebalance and self._names.are_missing(state.group):
+            state.rebalance.is_complete = False  # The same partitions have other names.
 
     def _end_life(self, state: GroupState, at: LogPosition, next_: GroupRecord | None) -> None:
         """End a life; `next_`: the record that begins the next one in the same write."""

@@ -25,6 +25,7 @@ from kohort.history.group_state import (
     GroupState,
     IdPartition,
     Member,
+    Ownership,
 )
 from kohort.history.interface import LogPosition
 from kohort.history.topic_names import TopicNames
@@ -152,6 +153,8 @@ class ModernWrite:
             changes.set_owners(state, self._owners(), at, former)
         state.has_gap = state.has_gap and self._epoch is None
         generation, rebalance = state.generation, state.rebalance
+        if rebalance is not None and self._converts and self._names.are_missing(state.group):
+            rebalance.is_complete = False  # The same partitions have other names.
         if generation is not None and state.target_epoch == generation.generation:
             generation.state_time = state.target_time
         if rebalance is not None and rebalance.converged is None and state.has_converged:
@@ -200,12 +203,23 @@ class ModernWrite:
                     owners[tp] = None
         for member_id in self._held:
             current = state.currents.get(member_id)
-            if current is not None:
-                for each in current.assigned:
-                    owners[self._tp(each)] = NewOwner(member_id, current.epoch)
-                for each in current.pending:
-                    owners[self._tp(each)] = NewOwner(member_id, current.epoch, is_pending=True)
+            if current is None:
+                continue
+            owner = NewOwner(member_id, current.epoch)
+            revoking = NewOwner(member_id, current.epoch, is_pending=True)
+            for partitions, new in ((current.assigned, owner), (current.pending, revoking)):
+                for each in partitions:
+                    tp = self._tp(each)
+                    if not self._is_of_former_topic(member_id, each, owned.get(tp)):
+                        owners[tp] = new
         return owners
+
+    def _is_of_former_topic(
+        self, member_id: str, partition: IdPartition, now: Ownership | None
+    ) -> bool:
+        """Whether a partition that the member keeps has another owner, in a recreated topic."""
+        keeps = partition in self._held[member_id] and not self._converts
+        return keeps and now is not None and now.member_id != member_id
 
     def _tp(self, partition: IdPartition) -> TopicPartition:
         return self._names.topic_partition(self._state.group, partition)

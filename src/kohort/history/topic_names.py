@@ -29,6 +29,10 @@ class TopicNames:
             name = topic_id
         return TopicPartition(name, number)
 
+    def are_missing(self, group: str) -> bool:
+        """Whether the group has owned partitions of a topic that has no name yet."""
+        return any(group in groups for groups in self._unnamed.values())
+
     def learn(self, topic_id: UUID, name: str) -> tuple[str, ...]:
         """Returns the groups that know partitions of the topic by its id. The first name stays."""
         if topic_id in self.by_id:
