@@ -83,10 +83,12 @@ class ConsumerMember:
 
 
 class OffsetMachine(RuleBasedStateMachine):
+    BENCH = Bench
+
     def __init__(self) -> None:
         super().__init__()
         images = [TopicImage(name, topic_id, 2) for name, topic_id in TOPICS.items()]
-        self.bench = Bench(CONFIG, topics=FixedTopics(images, 1))
+        self.bench = self.BENCH(CONFIG, topics=FixedTopics(images, 1))
         self.model = OffsetModel()
         self.classic = ClassicMembers()
         self.consumers: dict[str, ConsumerMember] = {}

@@ -39,6 +39,8 @@ class Reference:
     first_hole: int | None = None
     holes: int = 0
     complete_from: int | None = None
+    open_then: set[int] | None = None
+    """Transactions that are open since the first repeated key."""
     errors: int = 0
 
     def fold(self, records: Iterable[Row]) -> "Reference":
@@ -60,15 +62,21 @@ class Reference:
         if record["control"] is not None:
             self.marker(record)
             return
-        if self.complete_from is None:
+        if self.open_then is None:
             if key in self.seen:
-                self.complete_from = offset
+                self.open_then = set(self.pending)
+                if not self.open_then:
+                    self.complete_from = offset
             self.seen.add(key)
         self.offset(record)
 
     def marker(self, record: Row) -> None:
         if record["control"] == "other" or record["producerId"] is None:
             return
+        if self.open_then and self.complete_from is None:
+            self.open_then.discard(record["producerId"])
+            if not self.open_then:
+                self.complete_from = record["offset"] + 1
         for row in reversed(self.pending.pop(record["producerId"], [])):
             if record["control"] == "abort":
                 self.commits.append(row | {"txn": "aborted"})
@@ -112,7 +120,8 @@ class Reference:
 
     def count(self, row: Row, in_force: int, time: int) -> None:
         """The row counts from now on."""
-        is_exact = self.first_hole is None or self.complete_from is not None
+        complete = self.complete_from
+        is_exact = self.first_hole is None or (complete is not None and in_force >= complete)
         row |= {"in_force": in_force, "in_force_time": time}
         row |= {"certainty": "exact" if is_exact else "unknown"}
         self.commits.append(row)

@@ -41,8 +41,14 @@ def wide(rows: list[Row], schema: pa.Schema) -> list[Row]:
 class Folded:
     """All rows of a log, those that are open among them, and the state."""
 
-    def __init__(self, parts: list[pa.RecordBatch], *, round_trips: bool = False) -> None:
-        self.state = State.new(LOG_PARTITION)
+    def __init__(
+        self,
+        parts: list[pa.RecordBatch],
+        *,
+        round_trips: bool = False,
+        log_partition: int = LOG_PARTITION,
+    ) -> None:
+        self.state = State.new(log_partition)
         self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
         for part in parts:
             rows, self.state = fold(self.state, part)

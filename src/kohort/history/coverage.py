@@ -1,7 +1,9 @@
 """What is known of a log partition: what was read, and where compaction removed records.
 
 The first record whose key occurred before is where the log is complete from: below it, the cleaner
-leaves each key once. Up to the first hole (an offset that is missing) nothing was removed either.
+leaves each key once. If transactions are open there, the log is complete behind their ends: the
+cleaner keeps the last record of a key, and may have removed what was in force before theirs.
+Up to the first hole (an offset that is missing) nothing was removed either.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +44,11 @@ class Coverage:
     last_time: int | None = None
     """Running maximum."""
     seen: set[bytes] = field(default_factory=set)
-    """Keys that occurred, but those of offsets; empty once `complete_from` is known."""
+    """Keys that occurred, but those of offsets; empty once one has occurred again."""
+    repeated_from: int | None = None
+    """Log offset of the first record whose key occurred before."""
+    open_then: set[int] = field(default_factory=set)
+    """Producers of transactions that were open there, and are still."""
 
     def add(self, table: RecordTable) -> None:
         """Count the records of a call, one or more."""
@@ -66,17 +72,38 @@ class Coverage:
         )
         self._count_batches(rows[fk.BATCH_OFFSET])
         if self.complete_from is None:
-            self._find_repeated_key(table)
+            self._find_complete_from(table)
 
     def _count_batches(self, batches: Array) -> None:
         changes = int(np.count_nonzero(batches[1:] != batches[:-1]))
         self.batches += changes + int(batches[0] != self.last_batch)
         self.last_batch = int(batches[-1])
 
-    def _find_repeated_key(self, table: RecordTable) -> None:
+    def _find_complete_from(self, table: RecordTable) -> None:
+        start = table.first
+        if self.repeated_from is None:
+            start = self._find_repeated_key(table)
+            if start == table.rows.shape[1]:
+                return
+            self.repeated_from = int(table.rows[fk.LOG_OFFSET, start])
+            self.seen.clear()
+            self.open_then = _open_transactions(table.rows[:, :start])
+            if not self.open_then:
+                self.complete_from = self.repeated_from
+                self.complete_from_time = int(table.rows[fk.TIME, start])
+        for row in (start + np.flatnonzero(_ends(table.rows[:, start:]))).tolist():
+            if not self.open_then:
+                return
+            self.open_then.discard(int(table.rows[fk.PRODUCER_ID, row]))
+            if not self.open_then:
+                self.complete_from = int(table.rows[fk.LOG_OFFSET, row]) + 1
+                self.complete_from_time = int(table.rows[fk.TIME, row])
+
+    def _find_repeated_key(self, table: RecordTable) -> int:
+        """The first record whose key occurred before; the end if there is none."""
         rows = table.rows
         repeated = np.flatnonzero(rows[fk.SEEN, table.first :])
-        end = table.first + (int(repeated[0]) if len(repeated) else rows.shape[1] - table.first)
+        end = table.first + int(repeated[0]) if len(repeated) else int(rows.shape[1])
         classes = rows[ck.CLASS, table.first : end]
         others = np.flatnonzero((classes == ck.OTHER) | (classes == ck.BAD_KEY))
         for row in (table.first + others).tolist():
@@ -84,13 +111,9 @@ class Coverage:
             if key is None:
                 continue
             if key in self.seen:
-                end = row
-                break
+                return int(row)
             self.seen.add(key)
-        if end < rows.shape[1]:
-            self.complete_from = int(rows[fk.LOG_OFFSET, end])
-            self.complete_from_time = int(rows[fk.TIME, end])
-            self.seen.clear()
+        return end
 
     def are_exact(self, offsets: Array) -> Array:
         """Whether nothing that matters is missing before these log offsets."""
@@ -112,3 +135,22 @@ class Coverage:
     def row(self) -> dict[str, Any]:
         """Of the table `coverage`, without what the state adds."""
         return {name: getattr(self, name) for name in _COLUMNS} | {"bytes": self.bytes_read}
+
+
+def _ends(rows: Array) -> Array:
+    """Which records end a transaction."""
+    return (rows[fk.MARKER] == fk.COMMIT_MARKER) | (rows[fk.MARKER] == fk.ABORT_MARKER)
+
+
+def _open_transactions(rows: Array) -> set[int]:
+    """Producers whose transactions are open behind these records."""
+    is_record = (rows[ck.CLASS] == ck.COMMIT) & (rows[fk.IS_TRANSACTIONAL] == 1)
+    is_end = _ends(rows)
+    at = np.flatnonzero((is_record | is_end) & (rows[fk.PRODUCER_ID] >= 0))
+    producers: set[int] = set()
+    for producer, ends in zip(rows[fk.PRODUCER_ID, at].tolist(), is_end[at].tolist(), strict=True):
+        if ends:
+            producers.discard(producer)
+        else:
+            producers.add(producer)
+    return producers

@@ -107,7 +107,7 @@ class State:
 
     def free(self) -> None:
         """Forget what says nothing any more."""
-        if self.known.complete_from is not None:
+        if self.known.repeated_from is not None:
             self.partitions.free()
 
     # --- rows
@@ -157,7 +157,7 @@ class State:
         return state_format.pack(
             {
                 "about": json.dumps(about).encode(),
-                **dump.parts(is_complete=self.known.complete_from is not None),
+                **dump.parts(is_complete=self.known.repeated_from is not None),
                 "tombstones": state_format.batch_to_bytes(self.tombstones.rows),
                 "group_fold": self.groups.dump(),
             }

@@ -267,11 +267,15 @@ def _load_pending(batch: pa.RecordBatch, partitions: Partitions, slots: Array) -
 
 
 def coverage_to_json(coverage: Coverage) -> dict[str, Any]:
-    return asdict(coverage) | {"seen": sorted(b64encode(key).decode() for key in coverage.seen)}
+    return asdict(coverage) | {
+        "seen": sorted(b64encode(key).decode() for key in coverage.seen),
+        "open_then": sorted(coverage.open_then),
+    }
 
 
 def coverage_from_json(values: dict[str, Any]) -> Coverage:
-    return Coverage(**values | {"seen": {b64decode(key) for key in values["seen"]}})
+    seen = {b64decode(key) for key in values["seen"]}
+    return Coverage(**values | {"seen": seen, "open_then": set(values["open_then"])})
 
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:

@@ -94,7 +94,7 @@ class GroupReader:
         """Whether compaction has removed no record before the moment that the tables need."""
         coverage = self.coverage()
         hole, complete_from = coverage["first_hole"], coverage["complete_from"]
-        if hole is None or self.cut <= hole:
+        if hole is None or self.cut < hole:
             return True
         return complete_from is not None and self.cut > complete_from
 

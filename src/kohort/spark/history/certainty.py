@@ -30,7 +30,7 @@ def uncertain(coverage: "list[Row]", cuts: Mapping[int, int]) -> list[int]:
         for cut in [cuts.get(row.log_partition, NO_CUT)]
         if cut < NO_CUT
         and row.first_hole is not None
-        and cut > row.first_hole
+        and cut >= row.first_hole  # at the record behind the hole, what is in it is missing
         and (row.complete_from is None or cut <= row.complete_from)
     ]
 

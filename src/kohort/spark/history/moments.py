@@ -75,7 +75,7 @@ def coverage_at(coverage: "DataFrame", cuts: Mapping[int, int], moment: datetime
     is_cut = cut_at < col("end")
     changed = {
         "end": least(col("end"), cut_at),
-        "first_hole": when(col("first_hole") < cut_at, col("first_hole")),
+        "first_hole": when(col("first_hole") <= cut_at, col("first_hole")),
         "complete_from": when(col("complete_from") < cut_at, col("complete_from")),
         "complete_from_time": when(col("complete_from") < cut_at, col("complete_from_time")),
         "last_time": least(col("last_time"), lit(moment)),
