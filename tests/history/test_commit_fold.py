@@ -13,6 +13,7 @@ from history.offset_logs import LOG_PARTITION, Record, batch_of, logs
 from history.reference_fold import Reference, Row
 from kohort.errors import KohortError
 from kohort.history.fold import State, fold
+from kohort.history.group_fold import GroupOptions
 from kohort.history.schema import COMMITS, MINUTES, TABLES
 from kohort.history.state_format import unpack
 
@@ -47,8 +48,9 @@ class Folded:
         *,
         round_trips: bool = False,
         log_partition: int = LOG_PARTITION,
+        options: GroupOptions | None = None,
     ) -> None:
-        self.state = State.new(log_partition)
+        self.state = State.new(log_partition, options)
         self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
         for part in parts:
             rows, self.state = fold(self.state, part)
