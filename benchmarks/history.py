@@ -4,7 +4,7 @@ A `__consumer_offsets` of so many million commits is generated as segment files 
 `benchmarks.history_log`), and folded into tables: `kohort.spark.history.build` on `local[2]` with
 Spark's default settings. Then the committed offsets of all groups at a time are read from the
 tables. Each figure is of a process of its own, from its start to its end. The best of `--passes`
-counts.
+counts, of large sizes there is one.
 
 Memory is sampled four times a second: the largest resident memory of a Python process, and what all
 processes have together, the JVM included, with shared pages counted once (PSS).
@@ -41,6 +41,8 @@ from benchmarks.rounds import option_parser
 MILLION: Final = 1_000_000
 SIZES: Final = (5, 50)
 """Million commits."""
+LARGE: Final = 10
+"""From so many million commits on, one pass is enough."""
 PEER_COMMITS: Final = 1_000_000
 AT: Final = 0.8
 """The time of `committed_offsets`, as a share of the log's."""
@@ -166,7 +168,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = {}
     for millions in sizes:
         with tempfile.TemporaryDirectory(dir=options.directory, prefix="history-") as directory:
-            found[millions] = _measure(round(millions * MILLION), Path(directory), options.passes)
+            passes = options.passes if millions < LARGE else 1
+            found[millions] = _measure(round(millions * MILLION), Path(directory), passes)
     peer = None if options.quick else _peer(options.peer_commits)
     write_it = set(sizes) >= set(SIZES) and not (options.dry or options.quick)
     parts = [_table(found, peer), _notes(found, peer), "\n".join(map(str, _targets(found, peer)))]
