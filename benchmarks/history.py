@@ -49,7 +49,7 @@ AT: Final = 0.8
 FOLD_PER_S: Final = 800_000
 COMMITTED_PER_S: Final = 1_500_000
 GROWTH: Final = 10
-START: Final = "Spark's start is most of it: some 6 s before the first job."
+START: Final = "Spark's start and its first jobs are most of it: see the difference of the sizes."
 WORKER_MB: Final = 600
 ALL_MB: Final = 3_500
 
