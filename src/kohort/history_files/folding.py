@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from kohort.history.damage import split_damage
 from kohort.history.schema import RECORDS
 from kohort.history_files.directory import STATES
 from kohort.history_files.file_system import Files
@@ -127,8 +128,13 @@ def _fold(
     for records in read(log_range):
         if not records.num_rows:
             continue
-        rows, state = fold(state, records_of(records))
+        whole, errors = split_damage(state, records_of(records))
         is_changed = True
+        if errors is not None:
+            tables.write("groups", errors)
+        if not whole.num_rows:
+            continue
+        rows, state = fold(state, whole)
         for table, batch in rows.items():
             tables.write(table, batch)
     return state, is_changed

@@ -1,6 +1,7 @@
 """`kohort history build` as a process: killed, ended by a signal, on a cluster of two workers."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from history.recorded import load
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.file_system import LocalFiles
 from kohort.history_files.snapshot import Snapshot
+from kohort.protocol.batch_format import iterate
 from spark.streams import PROGRAM_S, wait_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(3 * PROGRAM_S)]
@@ -107,3 +109,18 @@ def test_a_second_build_beside_the_first_is_refused(java, log, tmp_path):
         code, errors = finished(build(log, out))
     assert code == 3
     assert errors == f"kohort: {out}: another build writes into it\n"
+
+
+def test_damaged_records_are_rows_and_fail_a_strict_build(java, log, tmp_path):
+    damaged = tmp_path / "log"
+    shutil.copytree(log, damaged)
+    segment = max(damaged.glob("*/*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(segment.read_bytes())
+    batches = [position + header.size for position, header in iterate(bytes(data))]
+    data[batches[len(batches) // 2] - 1] ^= 255
+    segment.write_bytes(data)
+    code, errors = finished(build(damaged, tmp_path / "out", "--strict"))
+    assert code == 1, errors
+    assert "--strict: 1 records could not be decoded" in errors
+    rows = pq.read_table(tmp_path / "out" / "groups")
+    assert [error for error in rows["error"].to_pylist() if error is not None] != []

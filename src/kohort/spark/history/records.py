@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kohort.errors import ConfigError
+from kohort.history.damage import split_damage
 from kohort.history.schema import COMMITS, COVERAGE, OFFSETS, RECORDS, TABLES
 from kohort.history_files.folding import records_of
 from kohort.spark import workers
@@ -117,7 +118,12 @@ class RowsOfTable(workers.TaskObject):
 
         state = State.new(number)
         for batch in batches:
-            rows, state = fold(state, records_of(batch))
+            whole, errors = split_damage(state, records_of(batch))
+            if errors is not None and self._table == "groups":
+                yield errors
+            if not whole.num_rows:
+                continue
+            rows, state = fold(state, whole)
             if (found := rows.get(self._table)) is not None and found.num_rows:
                 yield found
         last = state.coverage() if self._table == "coverage" else state.open_rows()[self._table]
