@@ -4,7 +4,7 @@ A `__consumer_offsets` of so many million commits is generated as segment files 
 `benchmarks.history_log`), and folded into tables: `kohort.spark.history.build` on `local[2]` with
 Spark's default settings. Then the committed offsets of all groups at a time are read from the
 tables. Each figure is of a process of its own, from its start to its end. The best of `--passes`
-counts, of large sizes there is one.
+counts.
 
 Memory is sampled four times a second: the largest resident memory of a Python process, and what all
 processes have together, the JVM included, with shared pages counted once (PSS).
@@ -35,21 +35,18 @@ from typing import Any, Final
 
 from benchmarks.history_log import START_MS, Written, write
 from benchmarks.processes import cpu_seconds, tree
-from benchmarks.report import Target, load_average, publish, table
+from benchmarks.report import Target, publish, table
 from benchmarks.rounds import option_parser
 
 MILLION: Final = 1_000_000
 SIZES: Final = (5, 50)
 """Million commits."""
-LARGE: Final = 10
-"""From so many million commits on, one pass is enough."""
 PEER_COMMITS: Final = 1_000_000
 AT: Final = 0.8
 """The time of `committed_offsets`, as a share of the log's."""
 FOLD_PER_S: Final = 800_000
 COMMITTED_PER_S: Final = 1_500_000
 GROWTH: Final = 10
-START: Final = "Spark's start and its first jobs are most of it: see the difference of the sizes."
 WORKER_MB: Final = 600
 ALL_MB: Final = 3_500
 
@@ -169,8 +166,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = {}
     for millions in sizes:
         with tempfile.TemporaryDirectory(dir=options.directory, prefix="history-") as directory:
-            passes = options.passes if millions < LARGE else 1
-            found[millions] = _measure(round(millions * MILLION), Path(directory), passes)
+            found[millions] = _measure(round(millions * MILLION), Path(directory), options.passes)
     peer = None if options.quick else _peer(options.peer_commits)
     write_it = set(sizes) >= set(SIZES) and not (options.dry or options.quick)
     parts = [_table(found, peer), _notes(found, peer), "\n".join(map(str, _targets(found, peer)))]
@@ -312,30 +308,16 @@ def _cells(done: Pass, rate: float) -> list[str]:
 
 def _notes(found: Mapping[float, Size], peer: Pass | None) -> str:
     sizes = ", ".join(f"{each.bytes_per_commit:.0f} ({key:g} M)" for key, each in found.items())
-    notes = [f"Bytes of Parquet for each commit: {sizes}."]
-    if len(found) > 1:
-        small, large = found[min(found)], found[max(found)]
-        records = large.written.records - small.written.records
-        commits = large.written.commits - small.written.commits
-        fold = records / (large.fold.seconds - small.fold.seconds)
-        committed = commits / (large.committed.seconds - small.committed.seconds)
-        notes.append(
-            "All figures include the start of Spark and of its Python processes. By the difference "
-            f"of the two sizes, without it, the fold reads {fold / 1000:,.0f} thousand records/s, "
-            f"and `committed_offsets` {committed / 1000:,.0f} thousand commits/s."
-        )
-    if any(each.duckdb for each in found.values()):
-        notes.append(
-            "DuckDB reads the Parquet that the fold has written, with the same result. On one "
-            "machine it is many times as fast as Spark at this."
-        )
+    notes = [
+        f"Bytes of Parquet for each commit: {sizes}.",
+        "Each figure includes the start of Spark. DuckDB has none to start, and reads Parquet "
+        "that the fold has written.",
+    ]
     if peer:
         notes.append(
-            "Spark's connector reads fewer records, so its start weighs more: compare CPU seconds "
-            "with those of 5 M commits. Its function decodes four fields of commits, and resolves "
-            "no transactions: offsets that were aborted count."
+            "Spark's connector reads fewer records, so its start weighs more. It resolves no "
+            "transactions: `_` of records that were aborted count there."
         )
-    notes.append(load_average())
     return "\n".join(notes)
 
 
@@ -344,9 +326,9 @@ def _targets(found: Mapping[float, Size], peer: Pass | None) -> list[Target]:
     for millions, size in found.items():
         name = f"{millions:g} M commits"
         targets += [
-            Target(f"{name}: fold, records/s", size.fold_per_s, FOLD_PER_S, why=START),
+            Target(f"{name}: fold, records/s", size.fold_per_s, FOLD_PER_S),
             Target(f"{name}: committed_offsets(T), commits/s", size.committed_per_s,
-                   COMMITTED_PER_S, why=START),
+                   COMMITTED_PER_S),
             Target(f"{name}: Python process, MB", size.fold.worker_mb, WORKER_MB, at_least=False),
             Target(f"{name}: all processes, MB", size.fold.all_mb, ALL_MB, at_least=False),
         ]  # fmt: skip

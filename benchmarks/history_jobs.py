@@ -43,7 +43,9 @@ def session(**settings: str) -> Iterator[Any]:
 def build(segments: str, out: str) -> dict[str, int]:
     """Fold the segments into tables."""
     with session() as spark:
-        return {"rows": history.build(spark, segments, out).records}
+        history.build(spark, segments, out)
+        (row,) = history.read(spark, out).coverage.groupBy().sum("records").collect()
+    return {"rows": row[0]}
 
 
 def committed(out: str, time: str) -> dict[str, int]:
@@ -79,8 +81,8 @@ def udf(bootstrap: str, topic: str, jars: str) -> dict[str, int]:
             None if value is None else struct.unpack_from(">q", value, 2)[0],
         )
 
+    decoded = function(decode, "group string, topic string, partition int, committed long")
     with session(spark_jars=jars) as spark:
-        decoded = function(decode, "group string, topic string, partition int, committed long")
         records = (
             spark.read.format("kafka")
             .option("kafka.bootstrap.servers", bootstrap)

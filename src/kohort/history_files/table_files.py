@@ -21,6 +21,10 @@ ROWS_PER_GROUP: Final = 128 * 1024
 BYTES_PER_GROUP: Final = 64 * 1024 * 1024
 ROWS_PER_FILE: Final = 2_000_000
 _ERROR: Final = "error"
+_FILTERED: Final = (
+    "log_partition", "log_offset", "from_offset", "time", "from", "minute", "in_force", "group",
+    "topic", "partition",
+)  # fmt: skip
 TIMES: Final[Mapping[str, tuple[str, str]]] = {
     "commits": ("time", "time"),
     "groups": ("time", "time"),
@@ -137,6 +141,8 @@ def _format_options(table: str) -> dict[str, Any]:
     return {
         "compression": "zstd",
         "column_encoding": dict.fromkeys(sorted(steady), "DELTA_BINARY_PACKED"),
+        # Each column's cost a fifth of the time. These are in the filters of most queries.
+        "write_statistics": [name for name in _FILTERED if name in schema.names],
         "use_dictionary": [path for path in _paths(schema) if path not in steady],
     }
 
