@@ -5,9 +5,7 @@ of a record: the groups when a partition was committed last, the commits who own
 here is as of the record that is applied.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
-from uuid import UUID
+from typing import NamedTuple, Protocol
 
 from kohort.types import TopicPartition
 
@@ -73,44 +71,3 @@ class CommitTimes(Protocol):
 
         None if the batch has deleted none so far.
         """
-
-
-class GroupFacts(Protocol):
-    """The half of the fold that replays every record but commits: `GroupFold`."""
-
-    rows: dict[str, list[dict[str, Any]]]
-    """Rows since the caller took them, by table, each a value per column; absent: null.
-
-    The caller clears the lists.
-    """
-    topic_names: Mapping[UUID, str]
-
-    def apply(self, key: bytes | None, value: bytes | None, position: LogPosition) -> None:
-        """Replay a record of data that is no commit. Never raises for what the bytes are."""
-
-    def end_write(self) -> None:
-        """The next record is a commit or a marker: call this before each run of them.
-
-        What several records of one request mean together is decided at their end.
-        """
-
-    def name_topic(self, topic_id: UUID, name: str) -> None:
-        """A commit, or the cluster, names a topic: its owned partitions get this name."""
-
-    def open_rows(self, exact_since: int | None) -> dict[str, list[dict[str, Any]]]:
-        """The rows of what has not ended; `exact_since`: as in `LogPosition`, now."""
-
-    def dump(self) -> bytes: ...
-
-    def load(self, data: bytes) -> None: ...
-
-    def live_members(self, group: str) -> bool: ...
-
-    def subscribes(self, group: str, topic: str) -> bool:
-        """Whether a member is subscribed to the topic."""
-
-    def life(self, group: str) -> int | None:
-        """Log offset of the first record of this life; None: it has no record but commits."""
-
-    def empty_since(self, group: str) -> int | None:
-        """`state_time` (ms) of a classic group without members: its offsets expire by that."""
