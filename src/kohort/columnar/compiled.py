@@ -14,7 +14,9 @@ KERNELS: Final = {
     "field_kernels": ("find_fields",),
     "encoding_kernels": ("partition_keys", "write_records"),
     "commit_kernels": ("decode_commits", "gather"),
-    "commit_fold_kernels": ("find_slots", "link_slots", "free_slots", "fold_commits"),
+    "commit_tables": (),
+    "slot_kernels": ("find_slots", "link_slots", "free_slots"),
+    "commit_fold_kernels": ("fold_commits",),
 }
 """Names of the kernels by module."""
 HERE: Final[Traversable] = files(__package__)

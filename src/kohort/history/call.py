@@ -5,8 +5,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar import commit_tables as fk
+from kohort.columnar.commit_fold_kernels import fold_commits
 from kohort.columnar.compiling import BoundKernel
 from kohort.history.arrow_columns import batch, constant, joined, numbers
 from kohort.history.commit_rows import CommitRows, unless_negative
@@ -69,7 +70,7 @@ class Call:
             a is not b for a, b in zip(arrays, self._arrays, strict=True)
         ):
             self._arrays = arrays
-            self._bound = fk.fold_commits.bind(
+            self._bound = fold_commits.bind(
                 0, 0, 0, self._table.rows, *arrays, self._heads, self._links, self._out,
                 self._minutes, partitions.registers,
             )  # fmt: skip

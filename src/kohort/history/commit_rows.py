@@ -5,8 +5,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar import commit_tables as fk
 from kohort.coordinator.records import decode
 from kohort.coordinator_common import CorruptRecordError
 from kohort.history.arrow_columns import batch, choice, constant, numbers, strings, text_array

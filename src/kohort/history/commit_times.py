@@ -3,7 +3,7 @@
 from statistics import median
 from typing import Any, Final, TypeAlias
 
-from kohort.columnar import commit_fold_kernels as fk
+from kohort.columnar import commit_tables as fk
 from kohort.history.interface import Owner
 from kohort.history.partitions import Partitions
 from kohort.history.silence import Silence

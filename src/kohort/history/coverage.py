@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar import commit_tables as fk
 from kohort.history.record_table import RecordTable
 
 Array: TypeAlias = Any

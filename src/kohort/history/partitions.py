@@ -11,8 +11,9 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar import commit_tables as fk
+from kohort.columnar import slot_kernels
 from kohort.columnar.compiling import BoundKernel
 from kohort.history.interface import Owner
 from kohort.history.record_table import RecordTable, Strings
@@ -99,7 +100,7 @@ class Partitions:
         created = np.empty(rows.shape[1] - start, np.int64)
         while True:
             self.registers[fk.CREATED] = 0
-            start = fk.find_slots(
+            start = slot_kernels.find_slots(
                 keys, start, creates, rows, self.slots, self.heads, self.arena, created,
                 self.registers,
             )  # fmt: skip
@@ -146,7 +147,7 @@ class Partitions:
         if self.registers[fk.SLOTS] == len(self.slots):
             self.slots = _grown(self.slots, 2 * len(self.slots))
         self.heads = np.full(len(self.slots), -1, np.int64)
-        fk.link_slots(self.slots, self.heads, self.registers)
+        slot_kernels.link_slots(self.slots, self.heads, self.registers)
 
     def _compact_arena(self) -> None:
         used = np.flatnonzero(self.slots[: self.registers[fk.SLOTS], fk.IS_USED])
@@ -159,7 +160,7 @@ class Partitions:
     def free(self) -> None:
         """Free slots that say nothing any more, if records have ended that may have been theirs."""
         if self.registers[fk.MAYBE_FREE]:
-            self._garbage += fk.free_slots(self.slots, self.heads, self.registers)
+            self._garbage += slot_kernels.free_slots(self.slots, self.heads, self.registers)
             self.registers[fk.MAYBE_FREE] = 0
             self._found.clear()
 
@@ -225,7 +226,7 @@ class Partitions:
         row[ck.PARTITION] = tp.partition
         creates = _CREATED if create else _UNCREATED
         if self._finder is None:
-            self._finder = fk.find_slots.bind(
+            self._finder = slot_kernels.find_slots.bind(
                 self._key, 0, 0, row, self.slots, self.heads, self.arena, self._created,
                 self.registers,
             )  # fmt: skip

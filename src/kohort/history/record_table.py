@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar import commit_tables as fk
 from kohort.errors import KohortError
 from kohort.history.schema import RECORDS
 

@@ -4,7 +4,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from kohort.columnar.commit_fold_kernels import NONE
+from kohort.columnar.commit_tables import NONE
 
 Array: TypeAlias = Any
 

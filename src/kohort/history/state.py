@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.columnar import commit_fold_kernels as fk
+from kohort.columnar import commit_tables as fk
 from kohort.errors import KohortError
 from kohort.history import state_format
 from kohort.history.arrow_columns import joined

@@ -17,8 +17,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import xxhash
 
-from kohort.columnar import commit_fold_kernels as fk
 from kohort.columnar import commit_kernels as ck
+from kohort.columnar import commit_tables as fk
 from kohort.errors import KohortError
 from kohort.history.arrow_columns import strings
 from kohort.history.coverage import Coverage
