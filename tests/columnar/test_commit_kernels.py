@@ -1,6 +1,9 @@
 """Committed offsets in columns: `coordinator.records.decode` is the judge."""
 
+import ctypes
+import mmap
 import struct
+import sys
 from uuid import UUID
 
 import numpy as np
@@ -207,3 +210,40 @@ def test_byte_strings_are_gathered_from_two_sources():
     parts = np.array([[1, -3, 0], [2, 3, 2]], np.int64)
     assert k.gather(as_bytes(b"abcd"), as_bytes(b"uvwxyz"), 7, parts, out) == 7
     assert out.tobytes() == b"bcxyzab"
+
+
+_PROT_NONE = 0
+
+
+def guarded(data):
+    """A read-only array of `data`; behind its end is memory that nobody may read."""
+    size = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * size)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + size), size, _PROT_NONE) == 0
+    memory[size - len(data) : size] = data
+    array = np.frombuffer(memory, np.uint8)[size - len(data) : size]
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
+@quick
+@given(damaged(keys), damaged(values))
+def test_keys_and_values_are_read_up_to_their_end_only(key, value):
+    (rows, *_), (_, key_ends, nulls) = decoded([(key, value)]), column([key])
+    found = np.full((k.DECODED, 1), 77, np.int64)
+    value_ends = column([value])[1]
+    k.decode_commits(guarded(key), key_ends, nulls, guarded(value), value_ends, nulls, 0, found)
+    assert (found == rows).all()
+
+
+def test_a_bound_kernel_is_called_with_its_numbers():
+    out, parts = np.zeros(4, np.uint8), np.array([[0], [4]], np.int64)
+    bound = k.gather.bind(as_bytes(b"abcd"), as_bytes(b""), 0, parts, out)
+    assert (bound(3), bound(4)) == (0, 4)
+    assert out.tobytes() == b"abcd"
+    with pytest.raises(ValueError, match="zip"):
+        bound()
+    with pytest.raises(TypeError, match="is needed, not"):
+        k.gather.bind(as_bytes(b"abcd"), as_bytes(b""), 0, parts, out.view(np.int8))

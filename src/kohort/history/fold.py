@@ -29,12 +29,12 @@ _NOTHING: Rows = {name: pa.RecordBatch.from_pylist([], schema) for name, schema 
 def fold(state: State, records: pa.RecordBatch) -> tuple[Rows, State]:
     """Fold records of `schema.RECORDS`; those that the state has seen are left out.
 
-    The state is consumed: it is changed in place. Never raises for what keys and values contain.
-    Raises KohortError if columns are missing, or records are of another log partition.
+    The state is consumed: use the one that is returned. Never raises for what keys and values
+    contain. Raises KohortError if columns are missing, or records are of another log partition.
     """
     table = read_records(state.pending, state.unseen(records))
     if table.rows.shape[1] == table.first:
         return _NOTHING, state
     call = Call(state, table)
     call.run()
-    return {**_NOTHING, **call.rows()}, state
+    return {**_NOTHING, **call.rows()}, state.pruned()

@@ -238,6 +238,12 @@ class Partitions:
             self.slots[self._created[0], fk.GROUP : fk.TOPIC + 1] = names
         return int(row[fk.SLOT, 0])
 
+    @property
+    def names(self) -> int:
+        """How many names have numbers; they keep them, also when nothing has the name any more."""
+        named = self.group_names, self.topics, self.topic_ids, self.owners
+        return sum(map(len, named))
+
     # --- owners
 
     def assign(self, group: str, tp: TopicPartition, owner: Owner | None) -> None:

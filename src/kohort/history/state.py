@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from typing import Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -19,6 +20,9 @@ from kohort.history.record_table import Pending, column
 from kohort.history.schema import COVERAGE, TABLES
 from kohort.history.silence import Silence
 from kohort.history.tombstones import Tombstones
+
+MANY_NAMES: Final = 20_000
+"""Groups, topics and owners that a state may have besides twice those that it began with."""
 
 
 class State:
@@ -46,6 +50,7 @@ class State:
             commits=SlotTimes(partitions, silence, tombstones),
             options=options,
         )
+        self._names_at_first = partitions.names
         self.touched: set[str] = set()
         """Groups with records since the last commit."""
 
@@ -109,6 +114,12 @@ class State:
         """Forget what says nothing any more."""
         if self.known.repeated_from is not None:
             self.partitions.free()
+
+    def pruned(self) -> "State":
+        """The same state without names that nothing has any more, if many were added."""
+        if self.partitions.names < MANY_NAMES + 2 * self._names_at_first:
+            return self
+        return State.from_arrow(self.to_arrow())
 
     # --- rows
 
