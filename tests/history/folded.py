@@ -81,3 +81,12 @@ def in_force(commits: list[Row], ends: Mapping[int, int]) -> dict[Key, Row]:
     counted.sort(key=lambda row: (row["in_force"], row["log_offset"]))
     last = {(row["group"], row["topic"], row["partition"]): row for row in counted}
     return {key: row for key, row in last.items() if row["committed"] is not None}
+
+
+def shown(snapshot: Row) -> dict[Key, int]:
+    """The committed offsets that kafka-consumer-groups showed."""
+    return {
+        (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): int(row["CURRENT-OFFSET"])
+        for row in snapshot["offsets"]
+        if row["CURRENT-OFFSET"] != "-"
+    }

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from history.folded import Key, Row, compacted, ends_of, in_force, whole
+from history.folded import compacted, ends_of, in_force, shown, whole
 from history.recorded import NAMES, WITH_CLIENTS, load
 from kohort.history.fold import fold
 from kohort.history.state import State
@@ -16,15 +16,6 @@ each_log = pytest.mark.parametrize("name", NAMES)
 with_clients = pytest.mark.parametrize("name", WITH_CLIENTS)
 
 # --- committed offsets
-
-
-def shown(snapshot: Row) -> dict[Key, int]:
-    """The committed offsets that kafka-consumer-groups showed."""
-    return {
-        (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): int(row["CURRENT-OFFSET"])
-        for row in snapshot["offsets"]
-        if row["CURRENT-OFFSET"] != "-"
-    }
 
 
 @with_clients

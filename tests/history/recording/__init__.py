@@ -1,6 +1,8 @@
 """Records logs of `__consumer_offsets` that Apache Kafka writes while real clients work:
 
-    PYTHONPATH=tests python -m history.recording [classic] [consumer] [offsets]
+    PYTHONPATH=tests:packages/conformance/src python -m history.recording [SCENARIO…]
+
+Scenarios are `classic`, `consumer`, `offsets` and `others`; together they take some ten minutes.
 
 Each scenario starts a broker with a short offset retention and short segments, runs members of
 several clients, and writes `tests/history/logs/SCENARIO.tar.xz`:
