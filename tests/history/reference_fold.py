@@ -33,11 +33,14 @@ class Reference:
     slots: dict[Key, Slot] = field(default_factory=dict)
     pending: dict[int, list[Row]] = field(default_factory=dict)
     lives: dict[str, int] = field(default_factory=dict)
-    seen: set[bytes] = field(default_factory=set)
+    seen: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    """Last record of a key, by the key without its type: offset and key."""
     end: int = 0
     log_time: int | None = None
-    first_hole: int | None = None
+    gaps: list[list[int | None]] = field(default_factory=list)
+    """Hole, from where on complete again, whether it is a later one."""
     holes: int = 0
+    last_hole: int = 0
     complete_from: int | None = None
     open_then: set[int] | None = None
     """Transactions that are open since the first repeated key."""
@@ -52,7 +55,11 @@ class Reference:
         offset, time, key = record["offset"], record["timestamp"], record["key"]
         if offset != self.end:
             self.holes += 1
-            self.first_hole = offset if self.first_hole is None else self.first_hole
+            self.last_hole = offset
+            if not self.gaps or self.complete_from is not None:
+                self.gaps.append([offset, None, self.complete_from is not None])
+                self.complete_from = self.open_then = None
+            self.open_then = None if self.complete_from is None else self.open_then
         self.end = offset + 1
         if self.log_time is None or time > self.log_time:
             self.log_time = time
@@ -62,13 +69,18 @@ class Reference:
         if record["control"] is not None:
             self.marker(record)
             return
-        if self.open_then is None:
-            if key in self.seen:
-                self.open_then = set(self.pending)
-                if not self.open_then:
-                    self.complete_from = offset
-            self.seen.add(key)
+        before, seen_key = self.seen.get(key[2:], (-1, b""))
+        if self.open_then is None and seen_key == key and before >= self.last_hole:
+            self.open_then = set(self.pending)
+            if not self.open_then:
+                self.complete(offset)
+        self.seen[key[2:]] = offset, key
         self.offset(record)
+
+    def complete(self, offset: int) -> None:
+        self.complete_from = offset
+        for gap in self.gaps[-1:]:
+            gap[1] = offset
 
     def marker(self, record: Row) -> None:
         if record["control"] == "other" or record["producerId"] is None:
@@ -76,7 +88,7 @@ class Reference:
         if self.open_then and self.complete_from is None:
             self.open_then.discard(record["producerId"])
             if not self.open_then:
-                self.complete_from = record["offset"] + 1
+                self.complete(record["offset"] + 1)
         for row in reversed(self.pending.pop(record["producerId"], [])):
             if record["control"] == "abort":
                 self.commits.append(row | {"txn": "aborted"})
@@ -120,14 +132,18 @@ class Reference:
 
     def count(self, row: Row, in_force: int, time: int) -> None:
         """The row counts from now on."""
-        complete = self.complete_from
-        is_exact = self.first_hole is None or (complete is not None and in_force >= complete)
         row |= {"in_force": in_force, "in_force_time": time}
-        row |= {"certainty": "exact" if is_exact else "unknown"}
         self.commits.append(row)
         key = row["group"], row["topic"], row["partition"]
         slot = self.slots.setdefault(key, Slot())
-        if row["log_offset"] < slot.log_offset:
+        complete = self.complete_from
+        is_exact = not self.gaps or (complete is not None and in_force >= complete)
+        later = max((gap[0] for gap in self.gaps if gap[2]), default=-1)
+        is_superseded = row["log_offset"] < slot.log_offset
+        if slot.committed is not None and not is_superseded and slot.log_offset < later:
+            is_exact = False
+        row |= {"certainty": "exact" if is_exact else "unknown"}
+        if is_superseded:
             row["kind"] = "superseded"
             return
         before, committed = slot.committed, row.get("committed")

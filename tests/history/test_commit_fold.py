@@ -53,13 +53,16 @@ class Folded:
         self.state = State.new(log_partition, options)
         self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
         for part in parts:
-            rows, self.state = fold(self.state, part)
-            assert list(rows) == list(TABLES)
-            for name, batch in rows.items():
-                assert batch.schema.equals(TABLES[name])
-                self.batches[name].append(batch)
+            self.add(part)
             if round_trips:
                 self.state = State.from_arrow(self.state.to_arrow())
+
+    def add(self, part: pa.RecordBatch) -> None:
+        rows, self.state = fold(self.state, part)
+        assert list(rows) == list(TABLES)
+        for name, batch in rows.items():
+            assert batch.schema.equals(TABLES[name])
+            self.batches[name].append(batch)
 
     def rows(self, table: str, *, with_open: bool = True) -> list[Row]:
         open_rows = [self.state.open_rows()[table]] if with_open else []
@@ -98,7 +101,8 @@ def test_rows_equal_those_folded_record_by_record(log: list[Record]) -> None:
     open_minutes = rows_of([folded.state.open_rows()["minutes"]])
     assert_equal(open_minutes, wide(expected.open_minutes(), MINUTES))
     coverage = folded.coverage()
-    for name in ("end", "first_hole", "holes", "complete_from", "errors"):
+    assert [list(gap.values()) for gap in folded.coverage()["gaps"]] == expected.gaps
+    for name in ("end", "holes", "complete_from", "errors"):
         assert coverage[name] == getattr(expected, name)
     assert coverage["last_time"] == expected.log_time
     assert coverage["open_transactions"] == len(expected.pending)

@@ -73,6 +73,7 @@ from kohort.columnar.commit_tables import (
     OUT_PREVIOUS,
     OUT_PREVIOUS_COMMIT_TIME,
     OUT_PREVIOUS_EXPIRE_TIME,
+    OUT_PREVIOUS_RECORD,
     OUT_PREVIOUS_TIME,
     OUT_ROW,
     OUT_TOPIC,
@@ -170,6 +171,7 @@ def _emit(rows: Array, row: Number, slots: Array, out: Array, registers: Array) 
     out[OUT_IN_FORCE, at] = out[OUT_IN_FORCE_TIME, at] = 0
     out[OUT_KIND, at] = NOTHING
     out[OUT_HAS_PREVIOUS, at] = out[OUT_PREVIOUS, at] = out[OUT_PREVIOUS_TIME, at] = 0
+    out[OUT_PREVIOUS_RECORD, at] = -1
     out[OUT_GROUP, at] = out[OUT_TOPIC, at] = -1
     slot = rows[SLOT, row]
     if slot >= 0:
@@ -203,6 +205,7 @@ def _apply(
         out[OUT_HAS_PREVIOUS, at] = 1
         out[OUT_PREVIOUS, at] = before
         out[OUT_PREVIOUS_TIME, at] = before_time
+        out[OUT_PREVIOUS_RECORD, at] = slots[slot, RECORD]
     if rows[CLASS, row] == TOMBSTONE:
         out[OUT_KIND, at] = TOMBSTONED
         out[OUT_PREVIOUS_COMMIT_TIME, at] = slots[slot, VALUE_COMMIT_TIME]

@@ -25,7 +25,7 @@ PRODUCER: Final = DECODED + 8
 """Index in the lists of open transactions; -1: none."""
 SLOT: Final = DECODED + 9
 SEEN: Final = DECODED + 10
-"""Whether the key occurred before."""
+"""Log offset of the key's last record before; -1: none."""
 TOPIC_ID: Final = DECODED + 11
 """Index; -1: none."""
 # As of the record, by `fold_commits`:
@@ -52,8 +52,8 @@ GROUP: Final = 6
 TOPIC: Final = 7
 NUMBER_OF: Final = 8
 """Number of the partition."""
-WAS_SEEN: Final = 9
-"""A bit for each `KEY_KIND` that occurred."""
+LAST_SEEN: Final = 9
+"""Log offset of the last record of the key; -1: none."""
 OWNER_OF: Final = 10
 PENDING: Final = 11
 """Records of open transactions."""
@@ -80,7 +80,9 @@ GAPS: Final = 29
 """How many gaps there were; the last ten follow, as a ring."""
 FIRST_GAP: Final = 30
 KEPT_GAPS: Final = 10
-SLOT_COLUMNS: Final = FIRST_GAP + KEPT_GAPS
+LAST_KIND: Final = FIRST_GAP + KEPT_GAPS
+"""`KEY_KIND` of the record at `LAST_SEEN`: another kind is another key."""
+SLOT_COLUMNS: Final = LAST_KIND + 1
 
 # Columns of the table of groups.
 GROUP_LIFE: Final = 0
@@ -115,7 +117,8 @@ OUT_GROUP: Final = 7
 OUT_TOPIC: Final = 8
 OUT_PREVIOUS_COMMIT_TIME: Final = 9
 OUT_PREVIOUS_EXPIRE_TIME: Final = 10
-OUT_LINES: Final = 11
+OUT_PREVIOUS_RECORD: Final = 11
+OUT_LINES: Final = 12
 
 # Kinds of rows, and origins.
 NOTHING: Final = 0

@@ -33,6 +33,9 @@ from kohort.columnar.commit_tables import (
     HAS_VALUE,
     HASH,
     IS_USED,
+    LAST_KIND,
+    LAST_SEEN,
+    LOG_OFFSET,
     MINUTE,
     NEXT,
     NONE,
@@ -51,7 +54,6 @@ from kohort.columnar.commit_tables import (
     SLOTS,
     TOPIC_ID,
     UNRESOLVED,
-    WAS_SEEN,
 )
 from kohort.columnar.compiling import BYTES, INPUT, INT64, NUMBER, TABLE, copy, helper, kernel
 
@@ -116,6 +118,7 @@ def _new_slot(slots: Array, registers: Array) -> Number:
         slots[slot, column] = 0
     slots[slot, IS_USED] = 1
     slots[slot, OWNER_OF] = slots[slot, RECORD] = slots[slot, SLOT_TOPIC_ID] = -1
+    slots[slot, LAST_SEEN] = -1
     slots[slot, BEFORE_ASSIGNED] = slots[slot, SINCE_ASSIGNED] = slots[slot, MINUTE] = NONE
     return slot
 
@@ -141,7 +144,7 @@ def find_slots(
     mask = np.int64(len(heads) - 1)
     for row in range(start, rows.shape[1]):
         rows[SLOT, row] = rows[TOPIC_ID, row] = -1
-        rows[SEEN, row] = 0
+        rows[SEEN, row] = -1
         class_ = rows[CLASS, row]
         if class_ in (OTHER, BAD_KEY, CONTROL):
             continue
@@ -174,10 +177,11 @@ def find_slots(
             created[registers[CREATED]] = slot
             registers[CREATED] += 1
         rows[SLOT, row] = slot
-        kind = np.int64(1) << rows[KEY_KIND, row]
-        rows[SEEN, row] = np.int64(slots[slot, WAS_SEEN] & kind != 0)
+        if slots[slot, LAST_KIND] == rows[KEY_KIND, row]:
+            rows[SEEN, row] = slots[slot, LAST_SEEN]
         if creates == 2:
-            slots[slot, WAS_SEEN] |= kind
+            slots[slot, LAST_SEEN] = rows[LOG_OFFSET, row]
+            slots[slot, LAST_KIND] = rows[KEY_KIND, row]
         if rows[HAS_ID, row] != 0:
             rows[TOPIC_ID, row] = UNRESOLVED
             if (

@@ -42,7 +42,10 @@ class CommitRows:
         kinds = out[fk.OUT_KIND]
         counts = kinds != fk.NOTHING
         previous, has_previous = out[fk.OUT_PREVIOUS].copy(), out[fk.OUT_HAS_PREVIOUS] != 0
-        certainties = np.where(coverage.are_exact(out[fk.OUT_IN_FORCE]), 1, 2)
+        positions = out[fk.OUT_IN_FORCE]
+        is_exact = coverage.are_exact(positions)
+        is_exact &= coverage.are_last(out[fk.OUT_PREVIOUS_RECORD], positions)
+        certainties = np.where(is_exact, 1, 2)
         columns |= {
             "txn": choice(_transactions(records, counts), _TXNS),
             "in_force": numbers(out[fk.OUT_IN_FORCE].copy(), counts),
@@ -107,6 +110,7 @@ class CommitRows:
         out: Array = np.zeros((fk.OUT_LINES, pending.size), np.int64)
         slots = self._partitions.slots[pending.rows[fk.SLOT]]
         out[fk.OUT_ROW] = np.arange(pending.size)
+        out[fk.OUT_PREVIOUS_RECORD] = -1
         out[fk.OUT_GROUP], out[fk.OUT_TOPIC] = slots[:, fk.GROUP], slots[:, fk.TOPIC]
         nothing = Strings.of(pa.array([], pa.binary()))
         return self.rows(out, RecordTable(pending.rows, nothing, nothing, pending), coverage)

@@ -4,10 +4,13 @@ The first record whose key occurred before is where the log is complete from: be
 leaves each key once. If transactions are open there, the log is complete behind their ends: the
 cleaner keeps the last record of a key, and may have removed what was in force before theirs.
 Up to the first hole (an offset that is missing) nothing was removed either.
+
+A hole behind that begins another gap: the log was compacted, or retention or damage took records,
+after what is before the hole had been read. From the hole on the rule is applied anew.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,6 +27,20 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
+class Gap(NamedTuple):
+    """A part of the log in which records are missing that say something about then."""
+
+    hole: int
+    """Offset of the first record behind its first hole."""
+    complete_from: int | None
+    """Offset from which on nothing is missing; None: not yet."""
+    is_later: bool
+    """Whether records before it were read before the others were removed.
+
+    Else they were what compaction had left: a record before it is still the last one of its key.
+    """
+
+
 @dataclass(slots=True)
 class Coverage:
     """Counts of a log partition up to `end`. Times are in µs; None: no record yet."""
@@ -35,20 +52,34 @@ class Coverage:
     last_batch: int = -1
     records: int = 0
     control_records: int = 0
-    first_hole: int | None = None
     holes: int = 0
+    last_hole: int = -1
+    """Offset of the first record behind it."""
+    gaps: list[Gap] = field(default_factory=list)
     complete_from: int | None = None
     complete_from_time: int | None = None
     errors: int = 0
     first_time: int | None = None
     last_time: int | None = None
     """Running maximum."""
-    seen: set[bytes] = field(default_factory=set)
-    """Keys that occurred, but those of offsets; empty once one has occurred again."""
+    seen: dict[bytes, int] = field(default_factory=dict)
+    """Keys but those of offsets → last offset; none before the last hole, or once one has occurred
+    again."""
     repeated_from: int | None = None
-    """Log offset of the first record whose key occurred before."""
+    """Log offset of the first record whose key occurred since the last hole."""
     open_then: set[int] = field(default_factory=set)
     """Producers of transactions that were open there, and are still."""
+    after_pause: bool = False
+    """Whether the log may have been compacted since the last record was read."""
+
+    @property
+    def first_hole(self) -> int | None:
+        return self.gaps[0].hole if self.gaps else None
+
+    @property
+    def seen_since(self) -> int:
+        """Which keys occurred before this offset does not matter any more."""
+        return self.last_hole if self.repeated_from is None else _NEVER
 
     def add(self, table: RecordTable) -> None:
         """Count the records of a call, one or more."""
@@ -57,8 +88,6 @@ class Coverage:
         expected = np.empty_like(offsets)
         expected[0], expected[1:] = self.end, offsets[:-1] + 1
         holes = np.flatnonzero(offsets != expected)
-        if len(holes) and self.first_hole is None:
-            self.first_hole = int(offsets[holes[0]])
         self.holes += len(holes)
         if self.first is None:
             self.first, self.first_time = int(offsets[0]), int(times[0])
@@ -71,70 +100,131 @@ class Coverage:
             int(each.ends[-1]) - int(each.ends[0]) for each in (table.keys, table.values)
         )
         self._count_batches(rows[fk.BATCH_OFFSET])
-        if self.complete_from is None:
-            self._find_complete_from(table)
+        self._find_gaps(table, holes)
 
     def _count_batches(self, batches: Array) -> None:
         changes = int(np.count_nonzero(batches[1:] != batches[:-1]))
         self.batches += changes + int(batches[0] != self.last_batch)
         self.last_batch = int(batches[-1])
 
-    def _find_complete_from(self, table: RecordTable) -> None:
-        start = table.first
-        if self.repeated_from is None:
-            start = self._find_repeated_key(table)
-            if start == table.rows.shape[1]:
-                return
-            self.repeated_from = int(table.rows[fk.LOG_OFFSET, start])
-            self.seen.clear()
-            self.open_then = _open_transactions(table.rows[:, :start])
-            if not self.open_then:
-                self.complete_from = self.repeated_from
-                self.complete_from_time = int(table.rows[fk.TIME, start])
-        for row in (start + np.flatnonzero(_ends(table.rows[:, start:]))).tolist():
-            if not self.open_then:
-                return
-            self.open_then.discard(int(table.rows[fk.PRODUCER_ID, row]))
-            if not self.open_then:
-                self.complete_from = int(table.rows[fk.LOG_OFFSET, row]) + 1
-                self.complete_from_time = int(table.rows[fk.TIME, row])
+    def _find_gaps(self, table: RecordTable, holes: Array) -> None:
+        """`holes`: the records of the call that do not follow the one before."""
+        after_pause, self.after_pause = self.after_pause, False
+        if not len(holes) and self.complete_from is not None:
+            return
+        rows = table.rows[:, table.first :]
+        since: Array = np.full(rows.shape[1], -1)
+        since[holes] = rows[fk.LOG_OFFSET, holes]
+        since[0] = max(self.last_hole, since[0])
+        since = np.maximum.accumulate(since)
+        self.last_hole = int(since[-1])
+        # A record whose key occurred since the last hole; `SEEN` is -1 for others.
+        repeated = np.flatnonzero((rows[fk.SEEN] >= since) & (rows[fk.SEEN] >= 0))
+        is_paused = after_pause and len(holes) > 0 and holes[0] == 0
+        at, end = 0, rows.shape[1]
+        while at < end:
+            opens = self.complete_from is not None or not self.gaps or is_paused
+            waits = self.repeated_from is not None and self.complete_from is None
+            limit = _next(holes, at, end) if opens or waits else end
+            if self.complete_from is None:
+                if waits:
+                    found = self._wait_for_ends(rows, at, limit)
+                else:
+                    found = self._find_repeated(table, since, at, _next(repeated, at, limit), limit)
+                if found < limit:
+                    at = found + 1
+                    continue
+            if limit < end:
+                if opens:
+                    is_later = self.complete_from is not None or is_paused
+                    self._open_gap(int(rows[fk.LOG_OFFSET, limit]), is_later=is_later)
+                self.repeated_from, is_paused = None, False
+                self.open_then.clear()
+            at = limit
+        self.seen = {key: offset for key, offset in self.seen.items() if offset >= self.last_hole}
 
-    def _find_repeated_key(self, table: RecordTable) -> int:
-        """The first record whose key occurred before; the end if there is none."""
-        rows = table.rows
-        repeated = np.flatnonzero(rows[fk.SEEN, table.first :])
-        end = table.first + int(repeated[0]) if len(repeated) else int(rows.shape[1])
-        classes = rows[ck.CLASS, table.first : end]
-        others = np.flatnonzero((classes == ck.OTHER) | (classes == ck.BAD_KEY))
-        for row in (table.first + others).tolist():
-            key = table.keys.at(row - table.first)
+    def _open_gap(self, hole: int, *, is_later: bool) -> None:
+        if self.gaps and self.gaps[-1].complete_from is None:
+            self.gaps[-1] = self.gaps[-1]._replace(complete_from=hole)
+        self.gaps.append(Gap(hole, None, is_later))
+        self.complete_from = self.complete_from_time = None
+
+    def _close_gap(self, offset: int, time: int) -> None:
+        self.complete_from, self.complete_from_time = offset, time
+        if self.gaps and self.gaps[-1].complete_from is None:
+            self.gaps[-1] = self.gaps[-1]._replace(complete_from=offset)
+
+    def _find_repeated(
+        self, table: RecordTable, since: Array, start: int, end: int, limit: int
+    ) -> int:
+        """The first record from `start` on whose key occurred; `end`: of offsets; `limit`: none."""
+        rows = table.rows[:, table.first :]
+        classes = rows[ck.CLASS, start:end]
+        others = start + np.flatnonzero((classes == ck.OTHER) | (classes == ck.BAD_KEY))
+        for row in others.tolist():
+            key = table.keys.at(row)
             if key is None:
                 continue
-            if key in self.seen:
-                return int(row)
-            self.seen.add(key)
+            if self.seen.get(key, -1) >= max(since[row], 0):
+                end = int(row)
+                break
+            self.seen[key] = int(rows[fk.LOG_OFFSET, row])
+        if end < limit:
+            self.repeated_from = int(rows[fk.LOG_OFFSET, end])
+            self.seen.clear()
+            self.open_then = _open_transactions(table.rows[:, : table.first + end])
+            if not self.open_then:
+                self._close_gap(self.repeated_from, int(rows[fk.TIME, end]))
         return end
+
+    def _wait_for_ends(self, rows: Array, start: int, limit: int) -> int:
+        """The record that ends the last of the transactions that were open; `limit`: none."""
+        for row in (start + np.flatnonzero(_ends(rows[:, start:limit]))).tolist():
+            self.open_then.discard(int(rows[fk.PRODUCER_ID, row]))
+            if not self.open_then:
+                self._close_gap(int(rows[fk.LOG_OFFSET, row]) + 1, int(rows[fk.TIME, row]))
+                return int(row)
+        return limit
 
     def are_exact(self, offsets: Array) -> Array:
         """Whether nothing that matters is missing before these log offsets."""
-        hole = _NEVER if self.first_hole is None else self.first_hole
-        complete = _NEVER if self.complete_from is None else self.complete_from
-        return (offsets < hole) | (offsets >= complete)
+        exact = np.ones(np.shape(offsets), np.bool_)
+        for gap in self.gaps:
+            complete = _NEVER if gap.complete_from is None else gap.complete_from
+            exact &= (offsets < gap.hole) | (offsets >= complete)
+        return exact
+
+    def are_last(self, records: Array, offsets: Array) -> Array:
+        """Whether the records at `records` can be the last ones of their keys before `offsets`.
+
+        Not if a later gap is between. Records below 0 are none.
+        """
+        later = np.array([-1, *(gap.hole for gap in self.gaps if gap.is_later)])
+        return (records < 0) | (records >= later[np.searchsorted(later, offsets, "right") - 1])
 
     def is_exact(self, offset: int) -> bool:
-        return bool(self.are_exact(offset))
+        return bool(self.are_exact(np.int64(offset)))
 
     def exact_since(self, offset: int) -> int | None:
         """Log offset from which on nothing that matters is missing up to this one; None: not even
         just before it."""
-        hole = _NEVER if self.first_hole is None else self.first_hole
-        if self.complete_from is not None and offset >= self.complete_from:
-            return 0 if hole >= self.complete_from else self.complete_from
-        return 0 if offset < hole else None
+        for gap in reversed(self.gaps):
+            if offset >= gap.hole:
+                complete = gap.complete_from
+                return None if complete is None or offset < complete else complete
+        return 0
 
     def row(self) -> dict[str, Any]:
         """Of the table `coverage`, without what the state adds."""
-        return {name: getattr(self, name) for name in _COLUMNS} | {"bytes": self.bytes_read}
+        gaps = [gap._asdict() for gap in self.gaps]
+        row = {name: getattr(self, name) for name in _COLUMNS}
+        return row | {"bytes": self.bytes_read, "gaps": gaps}
+
+
+def _next(rows: Array, start: int, end: int) -> int:
+    """The first of `rows`, which ascend, from `start` on and below `end`; else `end`."""
+    at = int(np.searchsorted(rows, start))
+    return min(int(rows[at]), end) if at < len(rows) else end
 
 
 def _ends(rows: Array) -> Array:

@@ -291,6 +291,11 @@ MINUTES: Final = pa.schema([
 ])  # fmt: skip
 """Commits of a partition in one minute of record time."""
 
+GAP: Final = pa.struct([
+    pa.field("hole", pa.int64()),  # offset of the first record behind its first hole
+    pa.field("complete_from", pa.int64()),  # null: not yet
+    pa.field("is_later", pa.bool_()),  # records before it were read before the others were removed
+])  # fmt: skip
 COVERAGE: Final = pa.schema([
     pa.field("log_partition", pa.int32()),
     pa.field("first", pa.int64()),
@@ -300,16 +305,17 @@ COVERAGE: Final = pa.schema([
     pa.field("records", pa.int64()),
     pa.field("control_records", pa.int64()),
     pa.field("first_hole", pa.int64()),  # offset of the first record behind one; null: none
-    pa.field("complete_from", pa.int64()),  # null: not yet
+    pa.field("complete_from", pa.int64()),  # up to the end; null: not yet
     pa.field("complete_from_time", TIME),
+    pa.field("gaps", pa.list_(GAP)),
     pa.field("holes", pa.int64()),
     pa.field("open_transactions", pa.int32()),
     pa.field("errors", pa.int64()),
     pa.field("first_time", TIME),
     pa.field("last_time", TIME),  # running maximum
 ])  # fmt: skip
-"""One row per log partition: what the tables know. Below `first_hole` and from `complete_from` on
-everything is exact; between, compaction has removed records."""
+"""One row per log partition: what the tables know. Outside of `gaps`, everything is exact. In
+a gap, from its hole to where the log is complete again, records were removed before their read."""
 
 TABLES: Final = {
     "commits": COMMITS,

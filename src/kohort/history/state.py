@@ -164,11 +164,11 @@ class State:
             "log_time": int(registers[fk.LOG_TIME]),
             "log_minute": int(registers[fk.LOG_MINUTE]),
         }
-        dump = state_format.PartitionsDump(self.partitions, self.pending)
+        dump = state_format.PartitionsDump(self.partitions, self.pending, self.known.seen_since)
         return state_format.pack(
             {
                 "about": json.dumps(about).encode(),
-                **dump.parts(is_complete=self.known.repeated_from is not None),
+                **dump.parts(),
                 "tombstones": state_format.batch_to_bytes(self.tombstones.rows),
                 "group_fold": self.groups.dump(),
             }

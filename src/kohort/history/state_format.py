@@ -21,7 +21,7 @@ from kohort.columnar import commit_kernels as ck
 from kohort.columnar import commit_tables as fk
 from kohort.errors import KohortError
 from kohort.history.arrow_columns import strings
-from kohort.history.coverage import Coverage
+from kohort.history.coverage import Coverage, Gap
 from kohort.history.interface import Owner
 from kohort.history.partitions import Partitions
 from kohort.history.record_table import Pending
@@ -37,7 +37,8 @@ _SCHEMA: Final = pa.schema([pa.field("name", pa.string()), pa.field("data", pa.b
 _ZSTD: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 _SLOT_COLUMNS: Final = {
-    "seen": fk.WAS_SEEN,
+    "last_seen": fk.LAST_SEEN,
+    "last_kind": fk.LAST_KIND,
     "owner": fk.OWNER_OF,
     "record": fk.RECORD,
     "has_value": fk.HAS_VALUE,
@@ -130,11 +131,20 @@ def to_json(value: Any) -> bytes:
 class PartitionsDump:
     """The slots in the order of their keys, and numbers for the owners that are left."""
 
-    def __init__(self, partitions: Partitions, pending: Pending) -> None:
+    def __init__(self, partitions: Partitions, pending: Pending, seen_since: int) -> None:
+        """`seen_since`: which keys occurred before this offset does not matter any more."""
+        self._seen_since = seen_since
         self._partitions = partitions
         self._pending = pending
         slots = partitions.slots
-        used = np.flatnonzero(slots[: partitions.registers[fk.SLOTS], fk.IS_USED])
+        slots = slots[: partitions.registers[fk.SLOTS]]
+        says_nothing = (
+            (slots[:, fk.HAS_VALUE] == 0)
+            & (slots[:, fk.PENDING] == 0)
+            & (slots[:, fk.OWNER_OF] < 0)
+            & (slots[:, fk.LAST_SEEN] < seen_since)
+        )
+        used = np.flatnonzero((slots[:, fk.IS_USED] != 0) & ~says_nothing)
         keys = _keys(partitions, used)
         order = pc.sort_indices(keys)
         self._keys = keys.take(order)
@@ -142,15 +152,14 @@ class PartitionsDump:
         self._places = np.full(len(slots), -1, np.int64)
         self._places[self._slots] = np.arange(len(used))
 
-    def parts(self, *, is_complete: bool) -> dict[str, bytes]:
-        """`is_complete`: which keys occurred does not matter any more."""
+    def parts(self) -> dict[str, bytes]:
         values: Array = self._partitions.slots[self._slots]
         first_pending: Array = np.full(len(values), _NEVER, np.int64)
         rows = self._pending.rows
         np.minimum.at(first_pending, self._places[rows[fk.SLOT]], rows[fk.LOG_OFFSET])
         _leave_out(values, first_pending)
-        if is_complete:
-            values[:, fk.WAS_SEEN] = 0
+        is_unseen = values[:, fk.LAST_SEEN] < self._seen_since
+        values[is_unseen, fk.LAST_SEEN], values[is_unseen, fk.LAST_KIND] = -1, 0
         owners = _Renumbered()
         values[:, fk.OWNER_OF] = owners.numbers(values[:, fk.OWNER_OF])
         columns = {"key": self._keys}
@@ -267,15 +276,14 @@ def _load_pending(batch: pa.RecordBatch, partitions: Partitions, slots: Array) -
 
 
 def coverage_to_json(coverage: Coverage) -> dict[str, Any]:
-    return asdict(coverage) | {
-        "seen": sorted(b64encode(key).decode() for key in coverage.seen),
-        "open_then": sorted(coverage.open_then),
-    }
+    seen = sorted((b64encode(key).decode(), at) for key, at in coverage.seen.items())
+    return asdict(coverage) | {"seen": seen, "open_then": sorted(coverage.open_then)}
 
 
 def coverage_from_json(values: dict[str, Any]) -> Coverage:
-    seen = {b64decode(key) for key in values["seen"]}
-    return Coverage(**values | {"seen": seen, "open_then": set(values["open_then"])})
+    seen = {b64decode(key): at for key, at in values["seen"]}
+    gaps, open_then = [Gap(*gap) for gap in values["gaps"]], set(values["open_then"])
+    return Coverage(**values | {"seen": seen, "gaps": gaps, "open_then": open_then})
 
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:

@@ -21,11 +21,17 @@ _log: Final = logging.getLogger("kohort.history")
 
 
 def planned(
-    snapshot: Snapshot, starts: Mapping[int, int], ends: Mapping[int, int]
+    snapshot: Snapshot,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    *,
+    after_pause: bool = False,
 ) -> list[LogRange]:
     """The ranges from where the history ends to `ends`, by log partition.
 
-    `starts`: the first offsets in the log. Raises KohortError if a log ends before its history.
+    `starts`: the first offsets in the log. `after_pause`: the log may have been compacted since the
+    history was written, as it is when a build begins. Raises KohortError if a log ends before its
+    history.
     """
     ranges = []
     for number, end in sorted(ends.items()):
@@ -42,7 +48,7 @@ def planned(
                 "between them were deleted before they were read", number, first, stored.end,
             )  # fmt: skip
         if end > stored.end:
-            ranges.append(LogRange(number, stored.end, end, stored.state))
+            ranges.append(LogRange(number, stored.end, end, stored.state, after_pause))
     return ranges
 
 

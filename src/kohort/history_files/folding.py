@@ -32,6 +32,8 @@ class LogRange:
     end: int
     state: str | None
     """File of the state at `start`; None: no record was read yet."""
+    after_pause: bool = False
+    """Whether the log may have been compacted since the state was written."""
 
     @property
     def size(self) -> int:
@@ -116,7 +118,10 @@ def _state(files: Files, log_range: LogRange, options: "GroupOptions | None") ->
 
     if log_range.state is None:
         return State.new(log_range.log_partition, options)
-    return State.from_arrow(files.read(log_range.state))
+    state = State.from_arrow(files.read(log_range.state))
+    if log_range.after_pause:
+        state.known.after_pause = True
+    return state
 
 
 def _fold(

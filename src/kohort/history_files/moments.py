@@ -1,12 +1,15 @@
 """What tables were at a time: how a row is cut that ended later, and times as users write them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.errors import ConfigError
 from kohort.history_files.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kohort.history.coverage import Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,17 @@ def parse_moment(moment: str | datetime) -> datetime:
             f"{moment}: has no zone; write {time.isoformat()}Z for UTC, or {time.isoformat()}+01:00"
         )
     return time.astimezone(UTC)
+
+
+def is_in_gap(gaps: "Iterable[Gap]", cut: int) -> bool:
+    """Whether records that are missing say something about this offset.
+
+    `cut` is the first record that is not seen: if that is the one behind a hole, those in the hole
+    may have been seen.
+    """
+    return any(
+        gap.hole <= cut and (gap.complete_from is None or cut <= gap.complete_from) for gap in gaps
+    )
 
 
 def validate_kept(snapshot: Snapshot, time: datetime) -> None:

@@ -12,7 +12,7 @@ from kohort.coordinator_common import partition_for
 from kohort.history.schema import TABLES
 from kohort.history.state import State
 from kohort.history_files.directory import HistoryDirectory
-from kohort.history_files.moments import CUTS, Cut, validate_kept
+from kohort.history_files.moments import CUTS, Cut, is_in_gap, validate_kept
 from kohort.history_files.snapshot import Snapshot
 
 Row = dict[str, Any]
@@ -92,11 +92,8 @@ class GroupReader:
 
     def is_certain(self) -> bool:
         """Whether compaction has removed no record before the moment that the tables need."""
-        coverage = self.coverage()
-        hole, complete_from = coverage["first_hole"], coverage["complete_from"]
-        if hole is None or self.cut < hole:
-            return True
-        return complete_from is not None and self.cut > complete_from
+        assert self._state is not None
+        return not is_in_gap(self._state.known.gaps, self.cut)
 
     def rows(self, table: str) -> list[Row]:
         """The rows of a table, as they were, by their offset."""

@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from history.folded import OPTIONS, ends_of, folded
+from history.offset_logs import batch_of
+from history.test_gaps import BEHIND, COMPLETE
 from kohort.errors import ConfigError
 from kohort.history.schema import COVERAGE, OFFSETS, TABLES
 from kohort.history_files.directory import opened_for_writing
@@ -162,3 +165,22 @@ def test_committed_offsets_before_compaction_are_exact_or_unknown(
                 assert offset.committed is None
     assert "exact" in certainties
     assert plain(tables.coverage.collect())
+
+
+def test_committed_offsets_are_unknown_where_records_were_lost_between_builds(session, tmp_path):
+    out = str(tmp_path / "out")
+    for log in (COMPLETE, BEHIND[:2]):
+        records = pa.Table.from_batches([batch_of(log)])
+        history.build(session, session.createDataFrame(records), out)
+    tables = history.read(session, out)
+
+    def committed(moment=None):
+        rows = tables.committed_offsets(moment).collect()
+        return {row.group: (row.committed, row.certainty) for row in rows}
+
+    unknown = (None, "unknown")
+    assert committed("1970-01-01T00:00:01Z") == {"busy": (2, "exact")}
+    # In the hole; at the record behind it, which is complete for its own key only.
+    assert committed("1970-01-01T00:01:00Z") == {"busy": unknown, "idle": unknown}
+    assert committed("1970-01-01T00:01:40Z") == {"busy": (50, "exact"), "idle": unknown}
+    assert committed() == {"busy": (51, "exact"), "idle": unknown}

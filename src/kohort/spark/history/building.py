@@ -141,8 +141,8 @@ def _build(
     total = sum(log_range.size for log_range in ranges)
     done, errors, rows = 0, 0, dict[str, int]()
     progress(done, total)
-    for ends in steps(ranges):
-        batch = planned(history.current, offsets.starts, ends)
+    for number, ends in enumerate(steps(ranges)):
+        batch = planned(history.current, offsets.starts, ends, after_pause=number == 0)
         size = sum(log_range.size for log_range in batch)
         run = work.runner(batch)
 

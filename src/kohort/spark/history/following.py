@@ -153,7 +153,9 @@ class _Stream:
         ends = {
             row.partition: max(row.end, reached.get(row.partition, 0)) for row in ranges.collect()
         }
-        batch = planned(self._history.current, self._offsets.starts, ends)
+        batch = planned(
+            self._history.current, self._offsets.starts, ends, after_pause=not self._batches
+        )
         if not batch:
             return
         fold_batch(self._spark, self._history, batch, self._work.runner(batch), self._offsets)

@@ -35,14 +35,19 @@ def cut_offsets(records: "Sequence[DataFrame]", moment: datetime) -> dict[int, i
 
 def cut_column(cuts: Mapping[int, int]) -> "Column":
     """The cut of a row's log partition, or NO_CUT."""
+    return offset_column(cuts, NO_CUT)
+
+
+def offset_column(offsets: Mapping[int, int], default: int) -> "Column":
+    """The offset of a row's log partition, or the default."""
     from pyspark.sql.functions import array, coalesce, col, get, lit
 
-    if not cuts:
-        return lit(NO_CUT)
+    if not offsets:
+        return lit(default)
     # An array is indexed, while a map is searched.
-    numbers = range(max(cuts) + 1)
-    array_of_cuts = array(*(lit(cuts.get(number, NO_CUT)) for number in numbers))
-    return coalesce(get(array_of_cuts, col("log_partition")), lit(NO_CUT))
+    numbers = range(max(offsets) + 1)
+    by_number = array(*(lit(offsets.get(number, default)) for number in numbers))
+    return coalesce(get(by_number, col("log_partition")), lit(default))
 
 
 def table_at(name: str, rows: "DataFrame", cuts: Mapping[int, int]) -> "DataFrame":
@@ -70,6 +75,7 @@ def table_at(name: str, rows: "DataFrame", cuts: Mapping[int, int]) -> "DataFram
 def coverage_at(coverage: "DataFrame", cuts: Mapping[int, int], moment: datetime) -> "DataFrame":
     """`coverage` as it was, as far as the present one tells. Counts are null, if they are less."""
     from pyspark.sql.functions import col, least, lit, when
+    from pyspark.sql.functions import filter as filter_
 
     cut_at = cut_column(cuts)
     is_cut = cut_at < col("end")
@@ -78,6 +84,7 @@ def coverage_at(coverage: "DataFrame", cuts: Mapping[int, int], moment: datetime
         "first_hole": when(col("first_hole") <= cut_at, col("first_hole")),
         "complete_from": when(col("complete_from") < cut_at, col("complete_from")),
         "complete_from_time": when(col("complete_from") < cut_at, col("complete_from_time")),
+        "gaps": filter_("gaps", lambda gap: gap["hole"] < cut_at),
         "last_time": least(col("last_time"), lit(moment)),
         **{name: when(~is_cut, col(name)) for name in COUNTS},
     }

@@ -17,7 +17,7 @@ from kohort.history_files.moments import parse_moment, validate_kept
 from kohort.history_files.snapshot import Snapshot
 from kohort.spark import workers
 from kohort.spark.error_messages import cause_first
-from kohort.spark.history.certainty import committed_at, uncertain
+from kohort.spark.history.certainty import committed_at, limits
 from kohort.spark.history.moments import coverage_at, cut_offsets, table_at
 
 if TYPE_CHECKING:
@@ -121,10 +121,10 @@ class HistoryTables:
         at = self if moment is None else self.at(moment)
         cuts = at._cuts
         whole = replace(at, _moment=None)
-        lost = uncertain(whole.coverage.collect(), cuts) if cuts else []
+        found = limits(whole.coverage.collect(), cuts)
         # Commits in states are of open transactions.
-        commits = at._stored("commits", every=bool(lost))
-        return committed_at(commits, cuts, lost)
+        commits = at._stored("commits", every=bool(found.uncertain))
+        return committed_at(commits, cuts, found)
 
     @cached_property
     def _cuts(self) -> dict[int, int]:
