@@ -84,7 +84,7 @@ def coverage_at(coverage: "DataFrame", cuts: Mapping[int, int], moment: datetime
         "first_hole": when(col("first_hole") <= cut_at, col("first_hole")),
         "complete_from": when(col("complete_from") < cut_at, col("complete_from")),
         "complete_from_time": when(col("complete_from") < cut_at, col("complete_from_time")),
-        "gaps": filter_("gaps", lambda gap: gap["hole"] < cut_at),
+        "gaps": filter_("gaps", lambda gap: gap["hole"] <= cut_at),
         "last_time": least(col("last_time"), lit(moment)),
         **{name: when(~is_cut, col(name)) for name in COUNTS},
     }
