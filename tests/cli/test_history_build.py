@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from kohort.cli.app import run
-from kohort.cli.history_build import keep
+from kohort.cli.history_build import broker_configs, keep
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,18 @@ from kohort.cli.history_build import keep
         (["broker:9092", "--out", "LOG"], "has files of something else (notes.txt)"),
         (["broker:9092", "--out", "nonsense://x/y"], "nonsense://x/y"),
         (["broker:9092", "--out", "OUT", "--folow"], "did you mean --follow?"),
+        (
+            ["broker:9092", "--out", "OUT", "--broker-config", "offsets.retention.minutes=5"],
+            "brokers are asked for it; it is for segment files",
+        ),
+        (
+            ["LOG", "--out", "OUT", "--broker-config", "offset.retention.minutes=5"],
+            "is it offsets.retention.minutes?",
+        ),
+        (
+            ["LOG", "--out", "OUT", "--broker-config", "offsets.retention.minutes=soon"],
+            "'soon' is not a number",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(capsys, tmp_path, arguments, text):
@@ -48,3 +60,13 @@ def test_without_pyspark_the_extra_is_named(capsys, monkeypatch, tmp_path):
 )
 def test_ages_are_hours_days_and_weeks(text, hours):
     assert keep(text) == (None if hours is None else hours * 3_600_000)
+
+
+def test_configs_of_brokers_are_options_of_the_fold():
+    sources = pytest.importorskip("kohort.spark.history.sources", reason="PySpark is not installed")
+    numbers = {name: str(number) for number, name in enumerate(sources.BROKER_CONFIGS, 1)}
+    configs = broker_configs(f"{name}={value}" for name, value in numbers.items())
+    options = sources.options_of_configs(configs)
+    assert options == sources.GroupOptions(
+        retention_ms=60_000, consumer_session_timeout_ms=2, consumer_heartbeat_interval_ms=3
+    )

@@ -8,7 +8,7 @@ where the one before ended, also after a kill. Only one build writes into a dire
 import argparse
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from kohort.cli.output import print_message
 from kohort.cli.signals import received_signals
 from kohort.cli.spark import kafka_options, spark_properties
 from kohort.errors import ConfigError, KohortError
+from kohort.util.text import closest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 _KEEP: Final = re.compile(r"(\d+)([dhw])")
 _UNITS_MS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DEFAULT_EVERY: Final = "60 seconds"
+_BROKER_CONFIGS: Final = (
+    "offsets.retention.minutes",
+    "group.consumer.session.timeout.ms",
+    "group.consumer.heartbeat.interval.ms",
+)
+"""Those of `spark.history.sources`, which takes PySpark to import."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"interval of --follow, as '10 seconds' (default: {_DEFAULT_EVERY})",
     )
     add("--keep", metavar="AGE", help="remove rows that are older, as 90d, 12h or 8w")
+    add(
+        "--broker-config",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="config of the brokers whose files are read, if it is not Kafka's default: "
+        f"{', '.join(_BROKER_CONFIGS)}; repeatable",
+    )
     add(
         "--strict",
         action="store_true",
@@ -70,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Build to the end of the log, or until a signal; the exit code. Raises RefusedError."""
     keep_ms = keep(options.keep)
+    configs = broker_configs(options.broker_config)
     if options.every is not None and not options.follow:
         raise RefusedError("--every: it is the interval of --follow")
     # PySpark warns of the newest pandas, which is not used here.
@@ -81,6 +97,8 @@ def run(options: argparse.Namespace) -> int:
 
     settings = spark_properties(options)
     source = source_of(options)
+    if configs and not isinstance(source, str):
+        raise RefusedError("--broker-config: brokers are asked for it; it is for segment files")
     try:
         # Spark's start takes seconds: a directory of something else is refused before.
         with opened_for_writing(open_files(options.out), now_ms()):
@@ -93,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
         )
         # Twice, because PySpark replaces the first handler by its own.
         with received_signals() as early, session as spark, received_signals() as received:
-            return _build(spark, source, options, keep_ms, early or received)
+            return _build(spark, source, options, configs, keep_ms, early or received)
     except RefusedError:
         raise
     except ConfigError as error:
@@ -118,6 +136,23 @@ def keep(text: str | None) -> int | None:
     return int(found[1]) * _UNITS_MS[found[2]]
 
 
+def broker_configs(texts: Iterable[str]) -> dict[str, str]:
+    """The values of `--broker-config` by name. Raises RefusedError."""
+    configs: dict[str, str] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in _BROKER_CONFIGS:
+            match = closest(name, _BROKER_CONFIGS)
+            hint = f"; is it {match}?" if match else ""
+            raise RefusedError(
+                f"--broker-config {text}: is none of {', '.join(_BROKER_CONFIGS)}{hint}"
+            )
+        if not (value.isascii() and value.isdecimal()):
+            raise RefusedError(f"--broker-config {text}: {value!r} is not a number")
+        configs[name] = value
+    return configs
+
+
 def source_of(options: argparse.Namespace) -> str | dict[str, str]:
     """A path, or the options of the brokers. Raises RefusedError."""
     from kohort.spark.history.sources import is_path
@@ -140,6 +175,7 @@ def _build(
     spark: "SparkSession",
     source: str | dict[str, str],
     options: argparse.Namespace,
+    configs: Mapping[str, str],
     keep_ms: int | None,
     received: list[int],
 ) -> int:
@@ -149,6 +185,7 @@ def _build(
     from kohort.cli.spark import failure
     from kohort.spark.history import follow
     from kohort.spark.history.building import StoppedError, build
+    from kohort.spark.history.sources import options_of_configs
 
     try:
         if options.follow:
@@ -160,6 +197,7 @@ def _build(
         with _progress(options.out) as show:
             result = build(
                 spark, source, options.out, keep_ms=keep_ms, progress=show,
+                options=options_of_configs(configs) if configs else None,
                 is_stopped=lambda: bool(received),
             )  # fmt: skip
     except StoppedError as error:

@@ -32,12 +32,22 @@ Source: TypeAlias = "str | Mapping[str, str] | DataFrame"
 """Bootstrap servers, a path of segment files, `kafka.*` options, or archived records."""
 
 
-_OPTIONS: Final = {
+BROKER_CONFIGS: Final = {
     "offsets.retention.minutes": ("retention_ms", 60_000),
     "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", 1),
     "group.consumer.heartbeat.interval.ms": ("consumer_heartbeat_interval_ms", 1),
 }
 """Config of brokers → option of the fold, and its unit in ms."""
+
+
+def options_of_configs(configs: Mapping[str, str | None]) -> GroupOptions:
+    """The options by the configs of a broker; Kafka's defaults where these have no number."""
+    numbers: dict[str, Any] = {
+        option: int(value) * unit
+        for name, (option, unit) in BROKER_CONFIGS.items()
+        if (value := configs.get(name) or "").isdecimal()
+    }
+    return replace(GroupOptions(), **numbers)
 
 
 class Offsets(NamedTuple):
@@ -134,12 +144,7 @@ class BrokerLog:
         except KohortError as error:
             _log.warning("configs of brokers cannot be read, Kafka's defaults are taken: %s", error)
             return GroupOptions()
-        numbers: dict[str, Any] = {
-            option: int(value) * unit
-            for name, (option, unit) in _OPTIONS.items()
-            if (value := configs.get(name) or "").isdecimal()
-        }
-        return replace(GroupOptions(), **numbers)
+        return options_of_configs(configs)
 
     async def _configs(self) -> dict[str, str | None]:
         from kohort.client.admin import Admin, ConfigResource
