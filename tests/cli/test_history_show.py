@@ -1,6 +1,8 @@
 """`kohort history show` on the history of a log that Apache Kafka wrote."""
 
 import json
+import re
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -140,6 +142,29 @@ def test_a_directory_of_something_else_is_refused(capsys, tmp_path):
     code, printed = shown(capsys, tmp_path, "billing")
     assert code == 2
     assert "it has no _history.json" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damaged"),
+    [
+        ("commits/*.parquet", lambda data: data[:-100]),
+        ("commits/*.parquet", lambda data: data[:8]),
+        ("state/*/*.arrow", lambda data: data[: len(data) // 2]),
+        ("_batches/*.json", lambda data: b"[]"),
+        ("_batches/*.json", lambda data: re.sub(rb'(_partitions": ){.*?}}', rb"\1[]", data)),
+    ],
+    ids=["a cut table", "hardly a table", "a cut state", "another JSON", "a list for a map"],
+)  # fmt: skip
+def test_a_damaged_file_is_named(capsys, out, recording, tmp_path, pattern, damaged):
+    broken = tmp_path / "broken"
+    shutil.copytree(out, broken)
+    for path in broken.glob(pattern):
+        path.write_bytes(damaged(path.read_bytes()))
+    for group in groups(recording):
+        code, printed = shown(capsys, broken, group)
+        assert code == 1
+        assert pattern.partition("/")[0] in printed.err
+        assert "Traceback" not in printed.err
 
 
 def test_a_history_that_began_after_compaction_is_incomplete(capsys, compacted, recording):

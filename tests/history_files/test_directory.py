@@ -5,18 +5,21 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 
+import pyarrow as pa
 import pyarrow.fs
 import pytest
 
 from history_files.builds import HOUR_MS, NOW, NOW_MS, Builder, log, rows, tables
 from history_files.faults import Quick
 from kohort.errors import ConfigError, KohortError
+from kohort.history.schema import COMMITS
 from kohort.history_files.building import divided, planned, steps
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles, LockedError, ObjectFiles, open_files
 from kohort.history_files.folding import LogRange
 from kohort.history_files.merging import DAY_MS, merge, remove_older
 from kohort.history_files.snapshot import Snapshot, StoredState
+from kohort.history_files.table_files import TableFiles
 
 LOG = log(partitions=2, records=20)
 
@@ -152,6 +155,28 @@ class TestMaintenance:
         assert committed == [(number, offset) for number in (0, 1) for offset in range(12, 20)]
         assert [row["log_offset"] for row in rows(other, "commits")] == [4, 5, 6], "no tombstone"
         assert [row["ended_offset"] for row in rows(files, "generations")] == [19, 19]
+
+    def test_a_tombstone_stays_with_the_commit_that_it_ended(self, files):
+        """The clock stepped back: the commit's file has a newer row, the tombstone's has not."""
+        hours = [(b"a", b"v", 10), (b"b", b"v", 0), (b"a", None, 9), (b"c", b"v", 9)]
+        stepped = [
+            {"key": key, "value": value, "partition": 0, "offset": offset,
+             "timestamp": NOW - timedelta(hours=ago)}
+            for offset, (key, value, ago) in enumerate(hours)
+        ]  # fmt: skip
+        Builder({0: stepped}, files, step=2).build(NOW_MS)
+        with opened_for_writing(files, NOW_MS) as history:
+            remove_older(history, NOW_MS - 3 * HOUR_MS, NOW_MS)
+        assert [row["log_offset"] for row in rows(files, "commits")] == [0, 1, 2, 3]
+        assert [file.carried for file in named(files, "commits")] == [True, False]
+
+    def test_a_transaction_is_as_old_as_its_marker(self, files):
+        files.make_directory("commits")
+        tables = TableFiles(files, "t", "attempt")
+        row = {"time": NOW - timedelta(hours=5), "in_force_time": NOW}
+        tables.write("commits", pa.RecordBatch.from_pylist([row], COMMITS))
+        (file,) = tables.close()
+        assert (file.first_ms, file.last_ms) == (NOW_MS - 5 * HOUR_MS, NOW_MS)
 
     def test_a_second_removal_replaces_the_carried_commits(self, files):
         Builder(LOG, files, step=2).build(NOW_MS)

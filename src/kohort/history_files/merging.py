@@ -21,7 +21,12 @@ from kohort.history.schema import COMMITS, TABLES
 from kohort.history_files.directory import WritableHistory
 from kohort.history_files.file_system import Files
 from kohort.history_files.snapshot import StoredFile
-from kohort.history_files.table_files import ROWS_PER_FILE, ROWS_PER_GROUP, TableFiles
+from kohort.history_files.table_files import (
+    ROWS_PER_FILE,
+    ROWS_PER_GROUP,
+    TableFiles,
+    parquet_errors,
+)
 
 DAY_MS: Final = 24 * 3_600_000
 TIER: Final = 16
@@ -83,8 +88,8 @@ def _merged(files: Files, group: Sequence[StoredFile]) -> list[StoredFile]:
 
 
 def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:
-    """The rows of a file."""
-    with files.open(file.path) as source:
+    """The rows of a file. Raises KohortError if it is damaged."""
+    with files.open(file.path) as source, parquet_errors(file.path):
         for rows in pq.ParquetFile(source).iter_batches(ROWS_PER_GROUP):
             yield rows.cast(TABLES[file.table]) if rows.schema != TABLES[file.table] else rows
 
@@ -101,7 +106,12 @@ def remove_older(history: WritableHistory, until_ms: int, now_ms: int) -> None:
     paths = {file.path for file in replaced}
     files = [file for file in current.files if file.path not in paths]
     if expired:
-        files = [*_carried(history.files, [*carried, *expired]), *files]
+        # The commit that a tombstone ended may be in a file that stays, beside newer rows.
+        has_earlier = any(
+            file.table == "commits" and (file.first_ms or 0) < until_ms for file in files
+        )
+        last = _carried(history.files, [*carried, *expired], tombstones=has_earlier)
+        files = [*last, *files]
     removed_until = max(until_ms, current.removed_until_ms or until_ms)
     history.replace(
         replace(current, files=tuple(files), removed_until_ms=removed_until), sorted(paths), now_ms
@@ -112,14 +122,15 @@ def _is_old(file: StoredFile, until_ms: int) -> bool:
     return not file.carried and file.last_ms is not None and file.last_ms < until_ms
 
 
-def _carried(files: Files, expired: Sequence[StoredFile]) -> list[StoredFile]:
-    """The last commits in `expired` of each partition, but for tombstones, as new files."""
+def _carried(files: Files, expired: Sequence[StoredFile], *, tombstones: bool) -> list[StoredFile]:
+    """The last commits in `expired` of each partition as new files; `tombstones`: these too."""
     last: Any = COMMITS.empty_table()
     for file in expired:
         for rows in _batches(files, file):
             counted = rows.filter(pc.is_valid(rows.column("in_force")))
             last = _last_of_each(pa.concat_tables([last, pa.Table.from_batches([counted])]))
-    last = last.filter(pc.is_valid(last["committed"]))
+    if not tombstones:
+        last = last.filter(pc.is_valid(last["committed"]))
     tables = TableFiles(files, "carried", secrets.token_hex(_NAME_BYTES))
     for rows in last.to_batches(ROWS_PER_GROUP):
         tables.write("commits", rows)

@@ -14,6 +14,7 @@ from kohort.history.state import State
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.moments import CUTS, Cut, is_in_gap, validate_kept
 from kohort.history_files.snapshot import Snapshot
+from kohort.history_files.table_files import parquet_errors
 
 Row = dict[str, Any]
 NO_CUT: Final = 2**63 - 1
@@ -129,7 +130,7 @@ class GroupReader:
         schema = pa.schema([TABLES[table].field(name) for name in names])
         parts = [schema.empty_table()]
         for path in self._paths(table):
-            with self._files.open(path) as source:
+            with self._files.open(path) as source, parquet_errors(path):
                 part = pq.read_table(source, columns=names, filters=list(filters) or None)
             parts.append(part.select(names).cast(schema))
         return pa.concat_tables(parts)

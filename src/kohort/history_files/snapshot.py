@@ -123,7 +123,7 @@ class Snapshot:
                 files=tuple(map(file_from_json, values["files"])),
                 retired=tuple(RetiredFile(file["path"], file["at"]) for file in values["retired"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise KohortError(f"{path}: is not a snapshot of a history: {error}") from error
 
 

@@ -4,8 +4,8 @@ Rows are collected until there are enough for a row group, and a file ends after
 rows. So memory is bounded however many rows a log partition has.
 """
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, BinaryIO, Final
 
@@ -13,6 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from kohort.errors import KohortError
 from kohort.history.schema import TABLES, TIME
 from kohort.history_files.file_system import Files
 from kohort.history_files.snapshot import StoredFile
@@ -26,7 +27,7 @@ _FILTERED: Final = (
     "topic", "partition",
 )  # fmt: skip
 TIMES: Final[Mapping[str, tuple[str, str]]] = {
-    "commits": ("time", "time"),
+    "commits": ("time", "in_force_time"),  # of a transaction, that of its marker
     "groups": ("time", "time"),
     "generations": ("time", "ended"),
     "rebalances": ("time", "time"),
@@ -34,7 +35,7 @@ TIMES: Final[Mapping[str, tuple[str, str]]] = {
     "assignments": ("from", "to"),
     "minutes": ("minute", "minute"),
 }
-"""Table → the columns with the first and the last time of a row."""
+"""Table → the columns with the first and the last time of a row; the last one may be null."""
 
 
 class TableFiles:
@@ -102,7 +103,7 @@ class _TableFile:
             self._errors += rows.num_rows - rows.column(_ERROR).null_count
         first, last = (rows.column(name) for name in self._time_columns)
         self._first = _least(self._first, _ms(pc.min(first)))
-        self._last = _most(self._last, _ms(pc.max(last)))
+        self._last = _most(self._last, _ms(pc.max(pc.coalesce(last, first))))
         if self._collected_rows >= ROWS_PER_GROUP or self._collected_bytes >= BYTES_PER_GROUP:
             self._write_group()
 
@@ -128,6 +129,15 @@ class _TableFile:
         self._writer.is_open = False  # else it would write its footer when it is collected
         with suppress(OSError):
             self._file.close()
+
+
+@contextmanager
+def parquet_errors(path: str) -> Iterator[None]:
+    """Name the file in errors of PyArrow."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise KohortError(f"{path}: is damaged: {error}") from error
 
 
 @cache
