@@ -24,7 +24,7 @@ from history.group_log_builder import (
     target,
     target_epoch,
 )
-from history.group_logs import Commits, Row, Tables, fold_all
+from history.group_logs import Commits, Row, Tables, apply, fold_all
 from kohort.coordinator.consumer_records import (
     CurrentMemberAssignmentRecord,
     CurrentMemberAssignmentValue,
@@ -404,6 +404,29 @@ def test_partitions_are_known_by_the_topic_id_until_a_record_names_it(log: Log) 
         0: "a",
         1: "a",
     }
+
+
+@pytest.mark.parametrize("named_at", [0, 1, 3, -1])
+def test_the_cluster_names_topics_that_no_record_names(log: Log, named_at: int) -> None:
+    """Whenever a build begins to know them, also after its state was stored."""
+    first_of_consumer_group(log)
+    commits = Commits()
+    fold = GroupFold(log_partition=0, commits=commits)
+    cut = named_at % len(log.records)
+    for record in log.records[:cut]:
+        apply(fold, commits, record)
+    dumped, rows = fold.dump(), fold.rows
+    fold = GroupFold(log_partition=0, commits=commits)
+    fold.load(dumped)
+    fold.rows |= rows
+    fold.name_topics({str(T): "t", str(UUID(int=9)): "other"})
+    for record in log.records[cut:]:
+        apply(fold, commits, record)
+    open_rows = fold.open_rows()["assignments"]
+    fold.end_write()
+    assert {row["topic"] for row in open_rows} == {"t"}
+    assert {row["topic"] for row in told(Tables.of(fold), "assignments")} == {"t"}
+    assert set(fold.topic_names.values()) == {"t"}
 
 
 def test_a_partition_of_a_recreated_topic_is_its_new_owners(log: Log) -> None:

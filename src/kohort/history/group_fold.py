@@ -98,10 +98,17 @@ class GroupFold:
             self._replay(write)
 
     def name_topic(self, topic_id: UUID, name: str) -> None:
-        """A commit, or the cluster, names a topic: its owned partitions get this name."""
+        """A record, or the cluster, names a topic: its owned partitions get this name."""
         for group in self._names.learn(topic_id, name):
             if group in self._groups:
                 self._changes.rename_topic(self._groups[group], str(topic_id), name)
+
+    def name_topics(self, cluster: Mapping[str, str]) -> None:
+        """`cluster`: topic id → name, for topics that no record has named so far."""
+        self._names.cluster = cluster
+        for topic_id in self._names.unnamed():
+            if (name := cluster.get(topic_id)) is not None:
+                self.name_topic(UUID(topic_id), name)
 
     def awaits_name(self, topic_id: UUID) -> bool:
         """Whether a group knows partitions of the topic only by its id."""
@@ -157,6 +164,7 @@ class GroupFold:
         )
         fold._groups, fold._write = dict(self._groups), self._write
         fold._names = TopicNames(self._names.by_id)
+        fold._names.cluster = self._names.cluster
         assert self._write is not None
         state = self._groups.get(self._write.group)
         if state is not None:

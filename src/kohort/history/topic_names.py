@@ -13,6 +13,8 @@ class TopicNames:
     def __init__(self, names: Mapping[UUID, str], states: Iterable[GroupState] = ()) -> None:
         self.by_id = dict(names)
         self._by_text = {str(topic_id): name for topic_id, name in names.items()}
+        self.cluster: Mapping[str, str] = {}
+        """Topic id → name, by the cluster: for topics that no record has named so far."""
         self._unnamed: dict[str, dict[str, None]] = {}
         """Topic id → groups."""
         for state in states:
@@ -24,10 +26,16 @@ class TopicNames:
         """A partition of a group, by the topic's name, or by its id if it has none."""
         topic_id, number = partition
         name = self._by_text.get(topic_id)
+        if name is None and (name := self.cluster.get(topic_id)) is not None:
+            self.learn(UUID(topic_id), name)
         if name is None:
             self._unnamed.setdefault(topic_id, {})[group] = None
             name = topic_id
         return TopicPartition(name, number)
+
+    def unnamed(self) -> tuple[str, ...]:
+        """The ids of topics without a name whose partitions a group has owned."""
+        return tuple(self._unnamed)
 
     def are_missing(self, group: str) -> bool:
         """Whether the group has owned partitions of a topic that has no name yet."""

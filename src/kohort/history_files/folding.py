@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kohort.history.state import State
 
 _NAME_BYTES: Final = 6
+_NO_NAMES: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,20 @@ def fold_ranges(
     ranges: Sequence[LogRange],
     read: Reader,
     options: "GroupOptions | None" = None,
+    topic_names: Mapping[str, str] = _NO_NAMES,
 ) -> TaskResult:
     """Fold `ranges`, one after the other, into files that no other attempt has.
 
-    `options` are those of log partitions of which nothing has been read.
+    `options` are those of log partitions of which nothing has been read. `topic_names`: topic id →
+    name, for topics that no record names.
     """
     tables = TableFiles(files, _name(ranges), secrets.token_hex(_NAME_BYTES))
     try:
         states = {
-            each.log_partition: _fold_range(files, tables, each, read, options) for each in ranges
+            each.log_partition: _fold_range(
+                files, tables, each, read, _state(files, each, options, topic_names)
+            )
+            for each in ranges
         }
         return TaskResult(tuple(tables.close()), states)
     except BaseException:
@@ -90,10 +96,10 @@ def _fold_range(
     tables: TableFiles,
     log_range: LogRange,
     read: Reader,
-    options: "GroupOptions | None",
+    before: "State",
 ) -> StoredState:
-    """Write the rows of a range, and the state at its end."""
-    state, is_changed = _fold(tables, log_range, _state(files, log_range, options), read)
+    """Write the rows of a range, and the state at its end. `before` is the one at its start."""
+    state, is_changed = _fold(tables, log_range, before, read)
     if not is_changed:
         return StoredState(log_range.end, log_range.state)
     directory = f"{STATES}/{log_range.log_partition}"
@@ -113,14 +119,22 @@ def _name(ranges: Sequence[LogRange]) -> str:
     return f"{first.log_partition}-{last.log_partition}x{len(ranges)}"
 
 
-def _state(files: Files, log_range: LogRange, options: "GroupOptions | None") -> "State":
+def _state(
+    files: Files,
+    log_range: LogRange,
+    options: "GroupOptions | None",
+    topic_names: Mapping[str, str],
+) -> "State":
     from kohort.history.state import State
 
     if log_range.state is None:
-        return State.new(log_range.log_partition, options)
-    state = State.from_arrow(files.read(log_range.state))
-    if log_range.after_pause:
-        state.known.after_pause = True
+        state = State.new(log_range.log_partition, options)
+    else:
+        state = State.from_arrow(files.read(log_range.state))
+        if log_range.after_pause:
+            state.known.after_pause = True
+    if topic_names:
+        state.groups.name_topics(topic_names)
     return state
 
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+from uuid import UUID
 
 from kohort.errors import KohortError
 from kohort.log.partition_mark import MARK, base64_id, decode_mark
@@ -91,8 +92,12 @@ class Replica:
 
     def topic_id(self) -> str | None:
         """The id of its topic, as Kafka's tools show it; None if its directory has none."""
-        topic_id = decode_mark(self.directory.read(MARK))
+        topic_id = self.topic_uuid()
         return None if topic_id is None else base64_id(topic_id)
+
+    def topic_uuid(self) -> UUID | None:
+        """The id of its topic; None if its directory has none."""
+        return decode_mark(self.directory.read(MARK))
 
     def pieces(self, start: int, end: int, size: int = PIECE_BYTES) -> list[tuple[int, int]]:
         """The ranges of offsets of about `size` bytes each that together are [start, end).

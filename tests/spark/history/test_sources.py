@@ -1,12 +1,14 @@
 """The history of a running server: of the broker, of its files, and of a stream that follows."""
 
 import threading
+from uuid import UUID
 
 import pytest
 
 from kohort.errors import ConfigError, KohortError
+from kohort.log.partition_mark import MARK, encode_mark
 from kohort.spark import history
-from kohort.spark.history.sources import is_path
+from kohort.spark.history.sources import is_path, log_of
 from spark.history.comparing import same
 from spark.servers import KOHORT, server
 from spark.streams import wait_for
@@ -65,6 +67,21 @@ def test_a_broker_is_read_to_its_end_and_continued(session, broker, tmp_path):
     for name in NAMES:
         lazy = records.transform(getattr(history, name)).collect()
         assert same(lazy, getattr(tables, name).collect()), name
+
+
+def test_a_broker_names_topics(broker):
+    names = log_of(broker.address).topic_names()
+    assert {"orders", "__consumer_offsets"} <= set(names.values())
+    assert all(UUID(topic_id) for topic_id in names)
+
+
+def test_directories_of_partitions_name_topics(tmp_path):
+    topic_id = UUID("00000000-0000-4000-8000-000000000007")
+    for name in ("orders-0", "orders-1", "unmarked-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020}.log").touch()
+    (tmp_path / "orders-0" / MARK).write_bytes(encode_mark(topic_id))
+    assert log_of(str(tmp_path)).topic_names() == {str(topic_id): "orders"}
 
 
 def test_a_history_of_another_cluster_is_refused(session, broker, tmp_path):

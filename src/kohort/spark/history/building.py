@@ -107,10 +107,12 @@ def log_work(
 ) -> Work:
     """The work for the log of a broker or of files."""
     known = log.group_options() if options is None else options
-    return Work(
-        lambda _: log.offsets(),
-        lambda _: lambda tasks: run_tasks(spark, location, log.reader(), tasks, known),
-    )
+
+    def runner(_: Sequence[LogRange]) -> Runner:
+        names = log.topic_names()  # of each batch: topics are created meanwhile
+        return lambda tasks: run_tasks(spark, location, log.reader(), tasks, known, names)
+
+    return Work(lambda _: log.offsets(), runner)
 
 
 def frame_offsets(records: "DataFrame", snapshot: Snapshot) -> Offsets:

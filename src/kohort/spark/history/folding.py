@@ -39,13 +39,14 @@ def run_tasks(
     read: RecordReader,
     tasks: Tasks,
     options: GroupOptions,
+    topic_names: Mapping[str, str],
 ) -> list[TaskResult]:
     """Fold the ranges of `tasks`, each in a Spark task. Raises KohortError."""
     if not tasks:
         return []
     from pyspark.sql.utils import is_remote
 
-    work = FoldTask(location, read, tasks, options)
+    work = FoldTask(location, read, tasks, options, topic_names)
     if is_remote():
         frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work.run_rows, RESULT)
         results = [row.result for row in frame.collect()]
@@ -61,18 +62,25 @@ class FoldTask(workers.TaskObject):
     """The work of the tasks of a batch."""
 
     def __init__(
-        self, location: str, read: RecordReader, tasks: Tasks, options: GroupOptions
+        self,
+        location: str,
+        read: RecordReader,
+        tasks: Tasks,
+        options: GroupOptions,
+        topic_names: Mapping[str, str],
     ) -> None:
         self._location = location
         self._read = read
         self._tasks = tasks
         self._options = options
+        self._topic_names = topic_names
 
     def run(self, number: int) -> str:
         """Do the task with this number."""
         workers.settle()
         files = open_files(self._location)
-        return fold_ranges(files, self._tasks[number], self._read, self._options).to_json()
+        ranges = self._tasks[number]
+        return fold_ranges(files, ranges, self._read, self._options, self._topic_names).to_json()
 
     def run_rows(self, numbers: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """Do the tasks whose numbers are the rows."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
 
 from kohort.errors import ConfigError, KohortError, unless_error
 from kohort.history.group_fold import GroupOptions
@@ -74,6 +75,9 @@ class Log(Protocol):
 
     def group_options(self) -> GroupOptions:
         """What no record has, such as how long offsets are kept."""
+
+    def topic_names(self) -> dict[str, str]:
+        """Topic id → name, for topics that no record names. Raises KohortError."""
 
     def reader(self) -> RecordReader:
         """To be called after `offsets`."""
@@ -146,6 +150,15 @@ class BrokerLog:
             return GroupOptions()
         return options_of_configs(configs)
 
+    def topic_names(self) -> dict[str, str]:
+        """From the metadata of the topics that this user may see."""
+        return background.run(self._names())
+
+    async def _names(self) -> dict[str, str]:
+        cluster = await background.cluster(self._options.kafka)
+        topics = (await cluster.request_metadata(None)).topics
+        return {str(topic.id): topic.name for topic in topics.values() if topic.id}
+
     async def _configs(self) -> dict[str, str | None]:
         from kohort.client.admin import Admin, ConfigResource
 
@@ -207,6 +220,16 @@ class FileLog:
     def group_options(self) -> GroupOptions:
         """Kafka's defaults: files do not tell."""
         return GroupOptions()
+
+    def topic_names(self) -> dict[str, str]:
+        """Of the topics that have partitions in the same directories."""
+        from kohort.segments import find_replicas
+
+        topic_ids: dict[str, UUID] = {}
+        for tp, replicas in find_replicas(self._paths).items():
+            if tp.topic not in topic_ids and (topic_id := replicas[0].topic_uuid()) is not None:
+                topic_ids[tp.topic] = topic_id
+        return {str(topic_id): name for name, topic_id in topic_ids.items()}
 
     def reader(self) -> RecordReader:
         return FileReader(self._replicas)
