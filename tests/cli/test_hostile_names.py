@@ -215,6 +215,8 @@ def test_all_output_goes_through_one_place() -> None:
 
 
 def is_own(call: ast.Call) -> bool:
-    """Whether it prints text of this program: a constant, its help, its version, or a note."""
+    """Whether it prints text of this program: a constant, its help or version, a note, a line."""
     own = ("self.format_help()", "f'kohort {__version__}'", "notes[-1]")
+    if not call.args:
+        return True
     return isinstance(call.args[0], ast.Constant) or ast.unparse(call.args[0]) in own

@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     seen = set()
     for item in items:
-        if item.path.parent == HERE:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=NO_WORKER))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if parameters.get("topics") == "kafka" and not item.get_closest_marker("long"):

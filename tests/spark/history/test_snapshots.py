@@ -8,6 +8,8 @@ from history.folded import shown
 from history.recorded import load
 from kohort.spark import history
 
+pytestmark = pytest.mark.clients
+
 
 def moment(snapshot):
     return datetime.fromtimestamp(snapshot["at"] / 1000, UTC)

@@ -14,6 +14,8 @@ from spark.servers import KOHORT, server
 from spark.streams import wait_for
 from spark.topics import Topics
 
+pytestmark = pytest.mark.clients
+
 NAMES = ("commits", "groups", "generations", "members", "assignments", "coverage")
 
 

@@ -15,6 +15,8 @@ from kohort.history_files.file_system import LockedError, open_files
 from kohort.spark import history
 from spark.history.comparing import plain, same
 
+pytestmark = pytest.mark.clients
+
 NAMES = ("groups", "generations", "rebalances", "members", "assignments", "minutes")
 
 
