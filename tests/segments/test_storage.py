@@ -4,7 +4,7 @@ import pytest
 from pyarrow import fs
 
 from kohort.errors import ConfigError, KohortError
-from kohort.segments import ReadSettings, find_replicas, longest, read, storage
+from kohort.segments import ReadSettings, find_replicas, longest, offset_at, read, storage
 from kohort.types import TopicPartition
 from segments.files import Partition, log_of
 
@@ -84,6 +84,13 @@ def test_a_file_that_fails_while_it_is_read_is_an_error(tmp_path, monkeypatch):
         def size(self):
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(storage.Directory, "open", lambda *_: Failing())
-    with pytest.raises(KohortError, match=rf"{0:020}.log cannot be read: .*Input/output error"):
-        list(read(replicas[0], 0, 8, ReadSettings()))
+    monkeypatch.setattr(
+        storage.Directory, "open", lambda _, name: Failing() if name.endswith(".log") else None
+    )
+    for reading in (
+        lambda: list(read(replicas[0], 0, 8, ReadSettings())),
+        replicas[0].end,
+        lambda: offset_at(replicas[0], 0),
+    ):
+        with pytest.raises(KohortError, match=rf"{0:020}.log cannot be read: .*Input/output error"):
+            reading()

@@ -26,14 +26,17 @@ _ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 
 def last_position(directory: Directory, file: File, segment: Segment) -> int:
-    """A position near the end of a segment at which a batch begins. Raises KohortError."""
+    """A position near the end of a segment at which a batch begins.
+
+    Raises KohortError, OSError.
+    """
     return position_before(directory, file, segment, 2**63 - 1)
 
 
 def position_before(directory: Directory, file: File, segment: Segment, offset: int) -> int:
     """A position from which on a segment has all records from `offset` on: that of a batch.
 
-    Raises KohortError.
+    Raises KohortError, OSError.
     """
     content = directory.read(f"{segment.base_offset:020}{INDEX}")
     entries = np.frombuffer(content, _ENTRY, len(content) // _ENTRY.itemsize)

@@ -81,11 +81,10 @@ class _Reading:
                 continue
             segment = segments[number]
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-            file = self._replica.directory.open(segment.name)
-            if file is None:  # replaced or deleted since it was listed
-                self._count_change(segment)
-                continue
-            with file:
+            with self._replica.opened(segment) as file:
+                if file is None:
+                    self._count_change(segment)
+                    continue
                 no_batch = yield from self._segment(file, segment, following)
             if no_batch is not None and not (following is None and no_batch.may_be_end):
                 if self._replica.segments() != segments:
@@ -126,7 +125,10 @@ class _Reading:
     def _segment(
         self, file: File, segment: Segment, following: int | None
     ) -> Generator[pa.RecordBatch, None, NoBatch | None]:
-        """Read up to the end of the range, or of the segment; returns what is no batch."""
+        """Read up to the end of the range, or of the segment; returns what is no batch.
+
+        Raises OSError.
+        """
         position = 0
         if self._offset > segment.base_offset:
             position = position_before(self._replica.directory, file, segment, self._offset)
@@ -137,8 +139,6 @@ class _Reading:
                 yield from self._chunk(chunk, segment)
                 if self._offset >= self._end:
                     break
-        except OSError as error:
-            raise KohortError(f"{self._replica}/{segment.name} cannot be read: {error}") from None
         except NoBatchError as error:
             return error.found
         return None

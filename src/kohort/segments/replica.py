@@ -7,6 +7,8 @@ name. It is complete by then, as `….swap`, and is read under that name.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -17,7 +19,7 @@ from kohort.log.partition_mark import MARK, base64_id, decode_mark
 from kohort.segments.batch_walk import end_of
 from kohort.segments.offset_index import INDEX, last_position
 from kohort.segments.segment import SEGMENT, Segment
-from kohort.segments.storage import Directory
+from kohort.segments.storage import Directory, File
 from kohort.types import TopicPartition
 
 _SWAP: Final = re.compile(r"(\d{20})(?:-\d{20}|\.log)\.swap")
@@ -68,6 +70,22 @@ class Replica:
                 found.setdefault(int(match[1]), Segment(int(match[1]), entry.name, entry.size))
         return [found[base_offset] for base_offset in sorted(found)]
 
+    @contextmanager
+    def opened(self, segment: Segment) -> Iterator[File | None]:
+        """Open a segment; None if it was replaced or deleted since it was listed.
+
+        Raises KohortError, also for an OSError while it is read.
+        """
+        file = self.directory.open(segment.name)
+        if file is None:
+            yield None
+            return
+        with file:
+            try:
+                yield file
+            except OSError as error:
+                raise KohortError(f"{self}/{segment.name} cannot be read: {error}") from None
+
     def start(self) -> int:
         """Its first offset: the base offset of its first segment. Raises KohortError."""
         segments = self.segments()
@@ -83,9 +101,8 @@ class Replica:
             if not segments:
                 return 0
             last = segments[-1]
-            file = self.directory.open(last.name)
-            if file is not None:
-                with file:
+            with self.opened(last) as file:
+                if file is not None:
                     position = last_position(self.directory, file, last)
                     return end_of(file, last, position)
         raise KohortError(f"{self} changes faster than it can be read")

@@ -32,14 +32,10 @@ def offset_at(replica: Replica, timestamp: int) -> int | None:
         for segment in replica.segments():
             if segment.base_offset <= searched:
                 continue
-            file = replica.directory.open(segment.name)
-            if file is None:  # replaced or deleted since it was listed
-                break
-            with file:
-                try:
-                    found = _in_segment(file, segment, timestamp)
-                except OSError as error:
-                    raise KohortError(f"{replica}/{segment.name} cannot be read: {error}") from None
+            with replica.opened(segment) as file:
+                if file is None:
+                    break
+                found = _in_segment(file, segment, timestamp)
             if found is not None:
                 return found
             searched = segment.base_offset
