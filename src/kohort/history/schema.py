@@ -12,6 +12,8 @@ from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from kohort.columnar.schema import BATCH_FIELDS
+
 TIME: Final = pa.timestamp("us", tz="UTC")
 STRINGS: Final = pa.list_(pa.string())
 PARTITIONS: Final = pa.list_(
@@ -54,18 +56,12 @@ RECORDS: Final = pa.schema([
     pa.field("partition", pa.int32()),
     pa.field("offset", pa.int64()),
     pa.field("timestamp", TIME),
-    pa.field("batchOffset", pa.int64()),
-    pa.field("partitionLeaderEpoch", pa.int32()),
-    pa.field("producerId", pa.int64()),
-    pa.field("producerEpoch", pa.int16()),
-    pa.field("transactional", pa.bool_()),
-    pa.field("control", pa.string()),
+    *BATCH_FIELDS,
 ])  # fmt: skip
 """What is folded: records of one log partition, in offset order.
 
-The columns from `batchOffset` on are those of `includeBatchFields`, by `kohort.spark`. Archives
-without them have nulls there. `producerId` is null outside of transactions and of idempotent
-producers. `control` is null for a record of data, else "commit", "abort" or "other".
+Spark's source has the columns of `BATCH_FIELDS` with `includeBatchFields`. Archives without them
+have nulls there.
 """
 
 POSITION: Final = [
