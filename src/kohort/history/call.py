@@ -10,10 +10,10 @@ from kohort.columnar import commit_tables as fk
 from kohort.columnar.commit_fold_kernels import fold_commits
 from kohort.columnar.compiling import BoundKernel
 from kohort.history.arrow_columns import batch, constant, joined, numbers
-from kohort.history.commit_rows import CommitRows, unless_negative
+from kohort.history.commit_rows import CommitRows, position_columns
 from kohort.history.interface import LogPosition
 from kohort.history.record_table import Pending, RecordTable, scratch
-from kohort.history.schema import GROUPS, TABLES, TIME
+from kohort.history.schema import GROUPS, TABLES
 from kohort.history.state import State
 from kohort.history.tombstones import Tombstone
 
@@ -214,14 +214,7 @@ class Call:
         rows: Array = self._table.rows[:, self._table.first + at]
         kinds = pa.array([_MARKER_KINDS[kind] for kind in rows[fk.MARKER].tolist()], pa.string())
         other = GROUPS.field("other").type
-        columns = {
-            "log_partition": constant(self._state.log_partition, pa.int32(), len(at)),
-            "log_offset": numbers(rows[fk.LOG_OFFSET]),
-            "time": numbers(rows[fk.TIME], None, TIME),
-            "log_leader_epoch": unless_negative(rows[fk.LOG_LEADER_EPOCH], pa.int32()),
-            "batch_offset": unless_negative(rows[fk.BATCH_OFFSET]),
-            "producer_id": unless_negative(rows[fk.PRODUCER_ID]),
-            "producer_epoch": unless_negative(rows[fk.PRODUCER_EPOCH], pa.int16()),
+        columns = position_columns(self._state.log_partition, rows) | {
             "in_force": numbers(rows[fk.LOG_OFFSET]),
             "type": constant("marker", pa.string(), len(at)),
             "other": pa.StructArray.from_arrays(

@@ -49,8 +49,8 @@ class CommitRows:
         columns |= {
             "txn": choice(_transactions(records, counts), _TXNS),
             "in_force": numbers(out[fk.OUT_IN_FORCE].copy(), counts),
-            "group": self._named(out[fk.OUT_GROUP], self._partitions.group_names),
-            "topic": self._named(out[fk.OUT_TOPIC], self._partitions.topics),
+            "group": _named(out[fk.OUT_GROUP], self._partitions.group_names),
+            "topic": _named(out[fk.OUT_TOPIC], self._partitions.topics),
             "in_force_time": numbers(out[fk.OUT_IN_FORCE_TIME].copy(), counts, TIME),
             "previous": numbers(previous, has_previous),
             "previous_time": numbers(out[fk.OUT_PREVIOUS_TIME].copy(), has_previous, TIME),
@@ -66,20 +66,12 @@ class CommitRows:
         """Columns that the record itself decides; `at`: where it is in the table."""
         classes = records[ck.CLASS]
         is_commit, has_key = classes == ck.COMMIT, classes != ck.BAD_KEY
-        rows = len(classes)
-        columns: Columns = {
-            "log_partition": constant(self._log_partition, pa.int32(), rows),
-            "type": constant("offset", pa.string(), rows),
-            "log_offset": numbers(records[fk.LOG_OFFSET]),
-            "time": numbers(records[fk.TIME], None, TIME),
-            "log_leader_epoch": unless_negative(records[fk.LOG_LEADER_EPOCH], pa.int32()),
-            "batch_offset": unless_negative(records[fk.BATCH_OFFSET]),
-            "producer_id": unless_negative(records[fk.PRODUCER_ID]),
-            "producer_epoch": unless_negative(records[fk.PRODUCER_EPOCH], pa.int16()),
+        columns = position_columns(self._log_partition, records) | {
+            "type": constant("offset", pa.string(), len(classes)),
             "version": numbers(records[ck.VERSION], is_commit, pa.int16()),
             "life": unless_negative(records[fk.LIFE]),
             "partition": numbers(records[ck.PARTITION], has_key, pa.int32()),
-            "topic_id": self._topic_ids(records[fk.TOPIC_ID]),
+            "topic_id": _named(records[fk.TOPIC_ID], self._partitions.topic_ids),
             "committed": numbers(records[ck.COMMITTED], is_commit),
             "leader_epoch": unless_negative(records[ck.LEADER_EPOCH], pa.int32()),
             "metadata": _metadata(records, is_commit, table),
@@ -93,17 +85,11 @@ class CommitRows:
             columns |= _errors(table, at, is_bad)
         return columns
 
-    def _named(self, codes: Array, names: Names) -> pa.Array:
-        return choice(codes, names.arrow)
-
-    def _topic_ids(self, codes: Array) -> pa.Array:
-        return choice(codes, self._partitions.topic_ids.arrow)
-
     def _owner_columns(self, owners: Array) -> Columns:
         if not len(owners) or owners.max() < 0:
             return {}
-        known = self._partitions.owner_columns()
-        return {name: choice(owners, column) for name, column in known.items()}
+        columns = self._partitions.owner_columns()
+        return {name: choice(owners, column) for name, column in columns.items()}
 
     def open_rows(self, pending: Pending, coverage: Coverage) -> pa.RecordBatch:
         """Rows of records of open transactions."""
@@ -119,8 +105,8 @@ class CommitRows:
         """Rows of `minutes`."""
         columns = {
             "log_partition": constant(self._log_partition, pa.int32(), lines.shape[1]),
-            "group": self._named(lines[fk.MINUTES_GROUP], self._partitions.group_names),
-            "topic": self._named(lines[fk.MINUTES_TOPIC], self._partitions.topics),
+            "group": _named(lines[fk.MINUTES_GROUP], self._partitions.group_names),
+            "topic": _named(lines[fk.MINUTES_TOPIC], self._partitions.topics),
             "partition": numbers(lines[fk.MINUTES_PARTITION], None, pa.int32()),
             "minute": numbers(lines[fk.MINUTES_MINUTE] * fk.MINUTE_US, None, TIME),
             "log_offset": numbers(lines[fk.MINUTES_OFFSET].copy()),
@@ -131,6 +117,20 @@ class CommitRows:
             "longest_gap_ms": unless_negative(lines[fk.MINUTES_GAP].copy()),
         }
         return batch(columns, MINUTES, lines.shape[1])
+
+
+def position_columns(log_partition: int, records: "Array | _Lines") -> Columns:
+    """Where records are in the log, and what their batches say; `records`: lines of the table."""
+    offsets = records[fk.LOG_OFFSET]
+    return {
+        "log_partition": constant(log_partition, pa.int32(), len(offsets)),
+        "log_offset": numbers(offsets),
+        "time": numbers(records[fk.TIME], None, TIME),
+        "log_leader_epoch": unless_negative(records[fk.LOG_LEADER_EPOCH], pa.int32()),
+        "batch_offset": unless_negative(records[fk.BATCH_OFFSET]),
+        "producer_id": unless_negative(records[fk.PRODUCER_ID]),
+        "producer_epoch": unless_negative(records[fk.PRODUCER_EPOCH], pa.int16()),
+    }
 
 
 class _Lines:
@@ -152,6 +152,10 @@ def _transactions(records: _Lines, counts: Array) -> Array:
         codes[own] = np.where(counts[own], _COMMITTED, _ABORTED)
         codes[own[records[fk.IS_PENDING][own] != 0]] = _OPEN
     return codes
+
+
+def _named(codes: Array, names: Names) -> pa.Array:
+    return choice(codes, names.arrow)
 
 
 def unless_negative(values: Array, kind: pa.DataType | None = None) -> pa.Array:
