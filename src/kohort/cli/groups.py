@@ -5,11 +5,11 @@ All options of Kafka's kafka-consumer-groups are supported, and so is its syntax
 """
 
 import argparse
-import importlib
 from collections.abc import Sequence
 from typing import Final
 
 from kohort.cli.options import RefusedError
+from kohort.cli.subcommands import add_subcommand_modules
 
 SUBCOMMANDS: Final = {
     "list": "list groups",
@@ -25,8 +25,7 @@ SUBCOMMANDS: Final = {
     "undo": "restore the offsets from before a reset",
     "plan": "show the assignment after a change of members or partitions",
 }
-"""Subcommand → what it does; the module `groups_…` has `add_arguments(parser)` and `run(options)`.
-"""
+"""Subcommand → what it does. Each is a module `groups_…`."""
 
 KAFKA_FLAGS: Final = {
     "--list": "list",
@@ -53,13 +52,7 @@ def expand_arguments(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, summary in SUBCOMMANDS.items():
-        module = importlib.import_module(f"kohort.cli.groups_{name.replace('-', '_')}")
-        command = commands.add_parser(name, help=summary, description=module.__doc__)
-        command.epilog = parser.epilog
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+    add_subcommand_modules(parser, "groups", SUBCOMMANDS)
 
 
 def run(options: argparse.Namespace) -> int:

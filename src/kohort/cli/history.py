@@ -9,26 +9,19 @@ __consumer_offsets has every commit, generation and member, but compaction remov
 """
 
 import argparse
-import importlib
 from typing import Final
+
+from kohort.cli.subcommands import add_subcommand_modules
 
 SUBCOMMANDS: Final = {
     "build": "read the log of groups into tables",
     "show": "show the timeline of a group from the tables",
 }
-"""Subcommand → what it does; the module `history_…` has `add_arguments(parser)` and
-`run(options)`.
-"""
+"""Subcommand → what it does. Each is a module `history_…`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, summary in SUBCOMMANDS.items():
-        module = importlib.import_module(f"kohort.cli.history_{name}")
-        command = commands.add_parser(name, help=summary, description=module.__doc__)
-        command.epilog = parser.epilog
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+    add_subcommand_modules(parser, "history", SUBCOMMANDS)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """Subcommands of `kohort topics` and others, also in the form of Kafka's tools: --list."""
 
 import argparse
+import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -49,6 +50,22 @@ class Subcommands:
         check_output(options)
         code: int = options.run(options)
         return code
+
+
+def add_subcommand_modules(
+    parser: argparse.ArgumentParser, command: str, summaries: Mapping[str, str]
+) -> None:
+    """Add a subcommand for each of `summaries`, by its module `kohort.cli.COMMAND_SUBCOMMAND`.
+
+    The module has `add_arguments(parser)` and `run(options)`; its docstring is the description.
+    """
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, summary in summaries.items():
+        module = importlib.import_module(f"kohort.cli.{command}_{name.replace('-', '_')}")
+        subcommand = commands.add_parser(name, help=summary, description=module.__doc__)
+        subcommand.epilog = parser.epilog
+        module.add_arguments(subcommand)
+        subcommand.set_defaults(run=module.run)
 
 
 def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
