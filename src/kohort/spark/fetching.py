@@ -57,7 +57,7 @@ def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
             response = ahead.result()
             more = response.next_offset < offset_range.end
             ahead = background.start(fetch.at(response.next_offset)) if more else None
-            with _naming_option():
+            with naming_option():
                 yield from decode_batches(
                     response.records,
                     topic=offset_range.topic,
@@ -76,7 +76,7 @@ def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
 
 
 @contextmanager
-def _naming_option() -> Iterator[None]:
+def naming_option() -> Iterator[None]:
     """Name the option in errors of batches that are too large after decompression."""
     try:
         yield

@@ -7,15 +7,17 @@ longest. A task reads a range of offsets of about a segment, and lists the files
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
 
-from kohort.errors import ConfigError, ErrorCode, KafkaError
+from kohort.errors import ConfigError
+from kohort.protocol.compression import MAX_INFLATED
 from kohort.segments import ReadSettings, Replica, find_replicas, longest, offset_at, read
 from kohort.spark import workers
 from kohort.spark.batch import BatchReader
 from kohort.spark.data_loss import raise_or_warn
+from kohort.spark.fetching import naming_option
 from kohort.spark.offset_queries import Existing, validate_match
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions, validate_partitions
@@ -30,11 +32,11 @@ _INTERNAL: Final = frozenset((
 """Topics that a pattern never matches, as from a broker."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileRange(OffsetRange):
     """An offset range of a replica."""
 
-    replica: Replica | None = None
+    replica: Replica
 
 
 class FileReader(BatchReader):
@@ -46,23 +48,17 @@ class FileReader(BatchReader):
     def records(self, offset_range: OffsetRange) -> Iterator[Any]:
         workers.settle()
         assert isinstance(offset_range, FileRange)
-        assert offset_range.replica is not None
         options = self._options
         settings = ReadSettings(
             include_headers=options.include_headers,
             include_batch_fields=options.include_batch_fields,
             check_crcs=options.check_crcs,
+            max_inflated=options.max_inflated_batch_bytes or MAX_INFLATED,
             on_loss=partial(raise_or_warn, fail=options.fail_on_data_loss),
             damaged_rows=options.damaged_rows,
         )
-        if options.max_inflated_batch_bytes is not None:
-            settings = replace(settings, max_inflated=options.max_inflated_batch_bytes)
-        try:
+        with naming_option():
             yield from read(offset_range.replica, offset_range.start, offset_range.end, settings)
-        except KafkaError as error:
-            if error.code is not ErrorCode.message_too_large:
-                raise
-            raise KafkaError(error.code, f"{error.message}; raise maxInflatedBatchBytes") from None
 
 
 class FileQueries:
@@ -142,8 +138,9 @@ class FileQueries:
     def ranges(self, start: Positions, end: Positions, partitions: Existing) -> list[OffsetRange]:
         """Ranges of about a segment of each partition."""
         return [
-            FileRange(tp.topic, tp.partition, first, last, partitions[tp], self._replicas[tp])
+            FileRange(tp.topic, tp.partition, first, last, partitions[tp], replica=replica)
             for tp in sorted(end)
             if end[tp] > start[tp]
-            for first, last in self._replicas[tp].pieces(start[tp], end[tp])
+            for replica in [self._replicas[tp]]
+            for first, last in replica.pieces(start[tp], end[tp])
         ]
