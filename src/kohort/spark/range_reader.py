@@ -8,12 +8,12 @@ A function of your own may call `fetch`, too, and reduce or write the records.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kohort.spark import fetching
+from kohort.spark.options import parse_either_read
 from kohort.spark.ranges import OffsetRange
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+from kohort.spark.read_schema import columns_of
 
 
 class RangeReader:
@@ -24,12 +24,9 @@ class RangeReader:
 
         Raises RefusedOptionsError.
         """
-        from kohort.spark.options import parse_either_read
-        from kohort.spark.read_schema import columns_of
-
         texts = {name: _text(value) for name, value in options.items()}
         self._options = replace(parse_either_read(texts), read_ranges=False)
-        self.schema: StructType = columns_of(self._options)
+        self.schema = columns_of(self._options)
         """The columns of the records."""
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
@@ -48,8 +45,6 @@ class RangeReader:
 
     def read(self, offset_range: OffsetRange) -> Iterator[Any]:
         """The records of one range as Arrow record batches. Raises as a call does."""
-        from kohort.spark import fetching
-
         return fetching.read(self._options, offset_range)
 
 
