@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from kohort.columnar.compiling import BYTES, INPUT, INPUT32, NUMBER, TABLE, copy, helper, kernel
+from kohort.columnar.kernels import big_endian, int32
 
 Array: TypeAlias = Any
 Number: TypeAlias = Any
@@ -57,24 +58,9 @@ _REDPANDA_PREFIX: Final = 4
 
 
 @helper
-def _number(data: Array, at: Number, size: Number) -> Number:
-    """`size` bytes as an unsigned number; the caller knows that they are there."""
-    number = np.int64(0)
-    for index in range(at, at + size):
-        number = (number << 8) | np.int64(data[index])
-    return number
-
-
-@helper
 def _int16(data: Array, at: Number) -> Number:
     number = (np.int64(data[at]) << 8) | np.int64(data[at + 1])
     return number - 65536 if number >= 32768 else number
-
-
-@helper
-def _int32(data: Array, at: Number) -> Number:
-    number = _number(data, at, 4)
-    return number - (np.int64(1) << 32) if number >= np.int64(1) << 31 else number
 
 
 @helper
@@ -149,7 +135,7 @@ def _read_key(rows: Array, row: Number, keys: Array, at: Number, end: Number) ->
     if not is_text(keys, at + 2, group) or not is_text(keys, topic_at + 2, topic):
         return np.int64(-1)
     rows[GROUP_SIZE, row] = group
-    rows[PARTITION, row] = _int32(keys, partition_at)
+    rows[PARTITION, row] = int32(keys, partition_at)
     rows[KEY_SIZE, row] = partition_at + 4 - at
     return partition_at + 4
 
@@ -170,8 +156,8 @@ def _read_tags(rows: Array, row: Number, values: Array, at: Number, end: Number)
         if tag == 0:  # the last one counts
             rows[HAS_ID, row] = np.int64(size == 16)
             if size == 16:
-                rows[ID_HIGH, row] = _number(values, at, 8)
-                rows[ID_LOW, row] = _number(values, at + 8, 8)
+                rows[ID_HIGH, row] = big_endian(values, at, 8)
+                rows[ID_LOW, row] = big_endian(values, at + 8, 8)
         at += size
         count -= 1
     return at
@@ -186,12 +172,12 @@ def _read_value(rows: Array, row: Number, values: Array, at: Number, end: Number
     if version < 0 or version > _LAST_VERSION:
         return np.int64(-1)
     rows[VERSION, row] = version
-    rows[COMMITTED, row] = _number(values, at + 2, 8)
+    rows[COMMITTED, row] = big_endian(values, at + 2, 8)
     at += 10
     if version >= 3:
         if end - at < 4:
             return np.int64(-1)
-        rows[LEADER_EPOCH, row] = _int32(values, at)
+        rows[LEADER_EPOCH, row] = int32(values, at)
         at += 4
     if version >= 4:
         size, at = _varint(values, at, end)
@@ -210,10 +196,10 @@ def _read_value(rows: Array, row: Number, values: Array, at: Number, end: Number
     at += size
     if end - at < (16 if version == 1 else 8):
         return np.int64(-1)
-    rows[COMMIT_TIME, row] = _number(values, at, 8)
+    rows[COMMIT_TIME, row] = big_endian(values, at, 8)
     at += 8
     if version == 1:
-        rows[EXPIRE_TIME, row] = _number(values, at, 8)
+        rows[EXPIRE_TIME, row] = big_endian(values, at, 8)
         at += 8
     return _read_tags(rows, row, values, at, end) if version >= 4 else at
 

@@ -69,14 +69,12 @@ class Kernel:
                 values += _flattened(argument, parameter)
             else:
                 values.append(argument)
-        result, error = ctypes.c_int64(), ctypes.c_void_p()
-        self._machine_code(ctypes.addressof(result), ctypes.addressof(error), *values)
-        return result.value
+        return _run(self._machine_code, values)
 
     def bind(self, *arguments: Any) -> "BoundKernel":
-        """The kernel with these arrays; calls give the numbers, for which `arguments` has any.
+        """The kernel with these arrays; its calls give the numbers, those here do not count.
 
-        For loops of calls: what ctypes needs of the arrays is found once. Raises TypeError.
+        For loops of calls: the arrays are converted for ctypes only once. Raises TypeError.
         """
         return BoundKernel(self._machine_code, self.parameters, arguments)
 
@@ -106,9 +104,13 @@ class BoundKernel:
         values = self._values
         for at, number in zip(self._numbers, numbers, strict=True):
             values[at] = number
-        result, error = ctypes.c_int64(), ctypes.c_void_p()
-        self._machine_code(ctypes.addressof(result), ctypes.addressof(error), *values)
-        return result.value
+        return _run(self._machine_code, values)
+
+
+def _run(machine_code: Callable[..., Any], values: list[Any]) -> int:
+    result, error = ctypes.c_int64(), ctypes.c_void_p()
+    machine_code(ctypes.addressof(result), ctypes.addressof(error), *values)
+    return result.value
 
 
 def _flattened(array: Any, parameter: Parameter) -> tuple[Any, ...]:

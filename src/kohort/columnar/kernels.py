@@ -67,7 +67,7 @@ _LATEST_MS: Final = (2**63 - 1) // _US_PER_MS
 
 
 @helper
-def _big_endian(data: Array, position: Number, size: Number) -> Number:
+def big_endian(data: Array, position: Number, size: Number) -> Number:
     """`size` bytes as an unsigned number; the caller knows that they are there."""
     number = np.int64(0)
     for index in range(position, position + size):
@@ -76,8 +76,8 @@ def _big_endian(data: Array, position: Number, size: Number) -> Number:
 
 
 @helper
-def _int32(data: Array, position: Number) -> Number:
-    number = _big_endian(data, position, 4)
+def int32(data: Array, position: Number) -> Number:
+    number = big_endian(data, position, 4)
     return number - (np.int64(1) << 32) if number >= np.int64(1) << 31 else number
 
 
@@ -92,7 +92,7 @@ def scan(data: Array, table: Array) -> Number:
     position = np.int64(0)
     count = 0
     while end - position >= _HEADER_SIZE:
-        length = _int32(data, position + 8)
+        length = int32(data, position + 8)
         if length < _HEADER_SIZE - 12 or data[position + 16] != 2:
             return -1 - position
         if length + 12 > end - position:
@@ -101,16 +101,16 @@ def scan(data: Array, table: Array) -> Number:
             row = table[count]
             row[POSITION] = position
             row[SIZE] = length + 12
-            row[BASE_OFFSET] = _big_endian(data, position, 8)
-            row[LEADER_EPOCH] = _int32(data, position + 12)
-            row[CRC] = _big_endian(data, position + 17, 4)
-            row[ATTRIBUTES] = _big_endian(data, position + 21, 2)
-            row[LAST_OFFSET] = row[BASE_OFFSET] + _int32(data, position + 23)
-            row[BASE_TIMESTAMP] = _big_endian(data, position + 27, 8)
-            row[MAX_TIMESTAMP] = _big_endian(data, position + 35, 8)
-            row[PRODUCER_ID] = _big_endian(data, position + 43, 8)
-            row[PRODUCER_EPOCH] = _big_endian(data, position + 51, 2)
-            row[COUNT] = _int32(data, position + 57)
+            row[BASE_OFFSET] = big_endian(data, position, 8)
+            row[LEADER_EPOCH] = int32(data, position + 12)
+            row[CRC] = big_endian(data, position + 17, 4)
+            row[ATTRIBUTES] = big_endian(data, position + 21, 2)
+            row[LAST_OFFSET] = row[BASE_OFFSET] + int32(data, position + 23)
+            row[BASE_TIMESTAMP] = big_endian(data, position + 27, 8)
+            row[MAX_TIMESTAMP] = big_endian(data, position + 35, 8)
+            row[PRODUCER_ID] = big_endian(data, position + 43, 8)
+            row[PRODUCER_EPOCH] = big_endian(data, position + 51, 2)
+            row[COUNT] = int32(data, position + 57)
         count += 1
         position += length + 12
     return count
