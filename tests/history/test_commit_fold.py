@@ -9,8 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from history.offset_logs import LOG_PARTITION, Record, batch_of, logs
+from history.offset_logs import LOG_PARTITION, START_MS, Record, batch_of, logs
 from history.reference_fold import Reference, Row
+from kohort.coordinator.records import (
+    OffsetCommitKey,
+    OffsetCommitRecord,
+    OffsetCommitValue,
+    encode,
+)
 from kohort.errors import KohortError
 from kohort.history.fold import State, fold
 from kohort.history.group_fold import GroupOptions
@@ -154,6 +160,18 @@ def test_a_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("kohort.history.state_format.VERSION", 7)
     with pytest.raises(KohortError, match="has version 1, this program reads version 7"):
         State.from_arrow(data)
+
+
+def test_a_tombstone_whose_key_is_damaged_ends_no_group() -> None:
+    commit = encode(
+        OffsetCommitRecord(OffsetCommitKey("ab", "t", 0), OffsetCommitValue(1, -1, "", START_MS))
+    )
+    cut_short = b"\0\2\0\5ab", None
+    log = [
+        {"partition": LOG_PARTITION, "offset": at, "timestamp": 0, "key": key, "value": value}
+        for at, (key, value) in enumerate((commit, cut_short, commit))
+    ]
+    assert [row["life"] for row in Folded([batch_of(log)]).rows("commits")] == [0, 0]
 
 
 def test_records_of_another_log_partition_are_refused() -> None:

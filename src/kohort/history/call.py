@@ -11,6 +11,7 @@ from kohort.columnar.commit_fold_kernels import fold_commits
 from kohort.columnar.compiling import BoundKernel
 from kohort.history.arrow_columns import batch, constant, joined, numbers
 from kohort.history.commit_rows import CommitRows, position_columns
+from kohort.history.group_writes import GENERATIONS
 from kohort.history.interface import LogPosition
 from kohort.history.record_table import Pending, RecordTable, scratch
 from kohort.history.schema import GROUPS, TABLES
@@ -20,8 +21,6 @@ from kohort.history.tombstones import Tombstone
 Array: TypeAlias = Any
 
 _US: Final = 1000
-_GROUP_TYPES: Final = frozenset({2, 3, 11, 17})
-"""Types of the records whose tombstone ends a group."""
 _MARKER_KINDS: Final = (None, "commit", "abort", "other")
 
 
@@ -103,16 +102,14 @@ class Call:
         self._kernel(row, row + 1)
         state, table = self._state, self._table
         state.silence.advance(row)
-        key, value, position = table.key(row), table.value(row), self._position(row)
-        state.groups.apply(key, value, position)
-        if key is None or len(key) < 4:
+        record = state.groups.apply(table.key(row), table.value(row), self._position(row))
+        if record.group is None:
             return
-        size = int.from_bytes(key[2:4], "big")
-        group = key[4 : 4 + size].decode(errors="replace")
-        state.touched.add(group)
-        if value is None and int.from_bytes(key[:2], "big") in _GROUP_TYPES:
-            state.end_life(group)
-            state.tombstones.delete_group(group, self._batch(row), int(self._log_times[row]))
+        state.touched.add(record.group)
+        if record.is_tombstone and record.kind in GENERATIONS:
+            state.end_life(record.group)
+            log_time = int(self._log_times[row])
+            state.tombstones.delete_group(record.group, self._batch(row), log_time)
 
     def _position(self, row: int) -> LogPosition:
         rows = self._table.rows

@@ -75,8 +75,11 @@ class GroupFold:
 
     # --- the log
 
-    def apply(self, key: bytes | None, value: bytes | None, position: LogPosition) -> None:
-        """Replay a record of data that is no commit. Never raises for what the bytes are."""
+    def apply(self, key: bytes | None, value: bytes | None, position: LogPosition) -> GroupRecord:
+        """Replay a record of data that is no commit. Never raises for what the bytes are.
+
+        Returns the decoded record.
+        """
         record = decode_group_record(key or b"", value)
         write = self._write
         if write is not None and not write.goes_on_with(record, position):
@@ -90,6 +93,7 @@ class GroupFold:
         if record.keeps_raw or self._options.keep_raw:
             row["raw_key"], row["raw_value"] = key, value
         self.rows[_GROUPS].append(row)
+        return record
 
     def end_write(self) -> None:
         """The next record is a commit or a marker: it is not part of a write of group records."""
