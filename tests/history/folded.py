@@ -50,7 +50,7 @@ def folded(recording: Recording, log: str, ends: Mapping[int, int] | None = None
         for rows in (*parts, state.open_rows()):
             for name, batch in rows.items():
                 tables[name] += batch.to_pylist()
-        coverage += state.coverage().to_pylist()
+        coverage += state.coverage_row().to_pylist()
     return Folded({name: tables[name] for name in TABLES}, coverage)
 
 

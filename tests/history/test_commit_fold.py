@@ -75,7 +75,7 @@ class Folded:
         return rows_of(self.batches[table] + open_rows)
 
     def coverage(self) -> Row:
-        (row,) = rows_of([self.state.coverage()])
+        (row,) = rows_of([self.state.coverage_row()])
         return row
 
 

@@ -23,7 +23,7 @@ def test_records_without_damage_are_all_folded():
     whole, errors = split_damage(state, records())
     assert errors is None
     assert whole.num_rows == 50
-    assert state.coverage().to_pylist()[0]["errors"] == 0
+    assert state.coverage_row().to_pylist()[0]["errors"] == 0
 
 
 def test_a_damaged_range_is_one_row_and_a_hole():
@@ -35,6 +35,6 @@ def test_a_damaged_range_is_one_row_and_a_hole():
     assert row["other"]["kind"] == "damaged"
     assert row["in_force"] is None
     fold(state, whole)
-    (coverage,) = state.coverage().to_pylist()
+    (coverage,) = state.coverage_row().to_pylist()
     assert (coverage["errors"], coverage["records"]) == (1, 49)
     assert (coverage["first_hole"], coverage["holes"]) == (1, 1)

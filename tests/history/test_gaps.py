@@ -36,7 +36,7 @@ def certainties(folded: Folded) -> dict[int, str]:
 
 def test_records_behind_a_later_hole_are_not_exact():
     folded = Folded([batch_of(COMPLETE), batch_of(BEHIND)], round_trips=True)
-    assert folded.state.known.gaps == [Gap(100, 101, is_later=True)]
+    assert folded.state.coverage.gaps == [Gap(100, 101, is_later=True)]
     # 101 follows 100 for sure, while 102 may follow a commit of the group that was removed.
     assert certainties(folded) == {
         0: "exact", 1: "exact", 2: "exact", 100: "unknown", 101: "exact", 102: "unknown",
@@ -45,19 +45,22 @@ def test_records_behind_a_later_hole_are_not_exact():
 
 def test_groups_behind_a_later_hole_are_not_complete():
     folded = Folded([batch_of([*COMPLETE, BEHIND[0]])])
-    assert folded.state.known.exact_since(2) == 0
-    assert folded.state.known.exact_since(100) is None
+    assert folded.state.coverage.exact_since(2) == 0
+    assert folded.state.coverage.exact_since(100) is None
 
 
 def test_a_key_from_before_a_pause_does_not_make_the_log_complete():
     """The first build saw each key once; what the second one does not see was compacted."""
     folded = Folded([batch_of(COMPLETE[1:])])
     state = State.from_arrow(folded.state.to_arrow())
-    assert [gap.is_later for gap in state.known.gaps] == [False]
-    state.known.after_pause = True
+    assert [gap.is_later for gap in state.coverage.gaps] == [False]
+    state.coverage.after_pause = True
     folded.state = state
     folded.add(batch_of([commit(100, "busy", 50), commit(101, "other", 1)]))
-    assert folded.state.known.gaps == [Gap(1, 100, is_later=False), Gap(100, None, is_later=True)]
+    assert folded.state.coverage.gaps == [
+        Gap(1, 100, is_later=False),
+        Gap(100, None, is_later=True),
+    ]
     assert certainties(folded)[100] == "unknown"
 
 

@@ -164,7 +164,7 @@ def fold_all(records: Mapping[int, pa.Table]) -> tuple[dict[str, list[Row]], lis
                 tables[name] += part.to_pylist()
         for name, part in state.open_rows().items():
             tables[name] += part.to_pylist()
-        coverage += state.coverage().to_pylist()
+        coverage += state.coverage_row().to_pylist()
     return {name: tables[name] for name in TABLES}, coverage
 
 

@@ -119,4 +119,4 @@ def test_rows_are_the_same_wherever_the_log_is_cut(name: str) -> None:
         assert cut_state.to_arrow() == state.to_arrow()
         open_rows = {key: each.to_pylist() for key, each in state.open_rows().items()}
         assert {key: each.to_pylist() for key, each in cut_state.open_rows().items()} == open_rows
-        assert cut_state.coverage().equals(state.coverage())
+        assert cut_state.coverage_row().equals(state.coverage_row())

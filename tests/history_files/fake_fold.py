@@ -33,7 +33,7 @@ class State:
         row = generation(self.log_partition, begun, None, None) | {"ended_by": "open"}
         return {"generations": batch(GENERATIONS, [row])}
 
-    def coverage(self):
+    def coverage_row(self):
         row = {
             "log_partition": self.log_partition,
             "first": 0,

@@ -36,7 +36,7 @@ class Call:
         self._next_id = 0
         self._bound: BoundKernel | None = None
         self._arrays: tuple[Array, Array] = partitions.slots, partitions.groups
-        state.known.add(table)
+        state.coverage.add(table)
         self._log_times = _log_times(table, int(registers[fk.LOG_TIME]))
         state.silence.look_ahead(int(registers[fk.LOG_TIME]), self._log_times)
         self._heads = _link_producers(table.rows)
@@ -105,7 +105,7 @@ class Call:
         record = state.groups.apply(table.key(row), table.value(row), self._position(row))
         if record.group is None:
             return
-        state.touched.add(record.group)
+        state.changed_groups.add(record.group)
         if record.is_tombstone and record.kind in GENERATIONS:
             state.end_life(record.group)
             log_time = int(self._log_times[row])
@@ -119,7 +119,7 @@ class Call:
         )
         return LogPosition(
             offset, time // _US, leader_epoch, batch_offset, producer_id, producer_epoch,
-            self._state.known.exact_since(offset),
+            self._state.coverage.exact_since(offset),
         )  # fmt: skip
 
     def _batch(self, row: int) -> int:
@@ -143,7 +143,7 @@ class Call:
             topic,
             self._is_aged(group, out),
             bool(is_owned) or state.groups.subscribes(group, topic),
-            state.known.is_exact(out[fk.OUT_IN_FORCE]),
+            state.coverage.is_exact(out[fk.OUT_IN_FORCE]),
         )
         state.tombstones.add(group, self._batch(row), int(self._log_times[row]), tombstone)
 
@@ -166,9 +166,9 @@ class Call:
         made = CommitRows(state.log_partition, state.partitions)
         rows = self._group_rows()
         out = self._out[:, : registers[fk.OUT]]
-        commits = made.rows(out, self._table, state.known)
+        commits = made.rows(out, self._table, state.coverage)
         is_bad = commits.column("error")
-        state.known.errors += len(is_bad) - is_bad.null_count
+        state.coverage.errors += len(is_bad) - is_bad.null_count
         rows["commits"] = self._with_causes(commits, out[fk.OUT_KIND] == fk.TOMBSTONED)
         minutes = self._minutes[:, : registers[fk.MINUTES_OUT]]
         order = np.lexsort((minutes[fk.MINUTES_OFFSET], minutes[fk.MINUTES_MINUTE]))
@@ -185,8 +185,8 @@ class Call:
             tombstones.forget(log_time)
             return commits
         waiting = commits.filter(pa.array(is_tombstone))
-        known = tombstones.resolve(waiting, log_time)
-        return joined([commits.filter(pa.array(~is_tombstone)), known])
+        resolved = tombstones.resolve(waiting, log_time)
+        return joined([commits.filter(pa.array(~is_tombstone)), resolved])
 
     def _group_rows(self) -> dict[str, pa.RecordBatch]:
         fold = self._state.groups
@@ -197,7 +197,7 @@ class Call:
                 some.clear()
         if "groups" in tables:
             errors = tables["groups"].column("error")
-            self._state.known.errors += len(errors) - errors.null_count
+            self._state.coverage.errors += len(errors) - errors.null_count
         markers = self._marker_rows()
         if markers is not None:
             groups = joined([tables.get("groups", markers.slice(0, 0)), markers])

@@ -29,7 +29,7 @@ def split_damage(
     if not pc.any(is_damaged).as_py():
         return records, None
     damaged = records.filter(is_damaged)
-    state.known.errors += damaged.num_rows
+    state.coverage.errors += damaged.num_rows
     rows = [
         {
             "log_partition": state.log_partition,

@@ -33,7 +33,7 @@ from kohort.types import TopicPartition
 
 _GROUPS: Final = "groups"
 _TABLES: Final = (_GROUPS, "generations", "rebalances", "members", "assignments")
-_UNKNOWN_TIME: Final = -1
+_NO_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class GroupFold:
         state = self._groups.get(group)
         return None if state is None else state.life
 
-    def live_members(self, group: str) -> bool:
+    def has_members(self, group: str) -> bool:
         """Whether the group has members."""
         state = self._groups.get(group)
         return state is not None and bool(state.members)
@@ -246,8 +246,8 @@ class GroupFold:
                     continue
             elif state is None or life != state.life:
                 if state is not None:
-                    unknown = at._replace(timestamp=_UNKNOWN_TIME, exact_since=None)
-                    self._end_life(state, ended or unknown, record)
+                    compacted = at._replace(timestamp=_NO_TIME, exact_since=None)
+                    self._end_life(state, ended or compacted, record)
                 state = self._groups[write.group] = GroupState(write.group, life)
                 modern = ended = None
             for topic_id, name in record.topics:

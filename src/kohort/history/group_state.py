@@ -32,7 +32,7 @@ class Current(NamedTuple):
         return self.assigned + self.pending
 
     @property
-    def standing(self) -> tuple[str, int]:
+    def state_and_epoch(self) -> tuple[str, int]:
         return self.state, self.epoch
 
 
@@ -170,7 +170,7 @@ class GroupState:
     target_epoch: int | None = None
     target_time: int | None = None
     currents: dict[str, Current] = field(default_factory=dict)
-    standings: Counter[tuple[str, int]] = field(default_factory=Counter)
+    member_counts: Counter[tuple[str, int]] = field(default_factory=Counter)
     """(state, epoch) → number of members."""
     regexes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Regular expression → topics that it matched."""
@@ -180,18 +180,18 @@ class GroupState:
     def set_current(self, member_id: str, current: Current | None) -> None:
         before = self.currents.pop(member_id, None)
         if before is not None:
-            self.standings[before.standing] -= 1
-            if not self.standings[before.standing]:
-                del self.standings[before.standing]
+            self.member_counts[before.state_and_epoch] -= 1
+            if not self.member_counts[before.state_and_epoch]:
+                del self.member_counts[before.state_and_epoch]
         if current is not None:
             self.currents[member_id] = current
-            self.standings[current.standing] += 1
+            self.member_counts[current.state_and_epoch] += 1
 
     def end_epochs(self) -> None:
         """The group is now classic."""
         self.target_epoch = self.target_time = None
         self.currents.clear()
-        self.standings.clear()
+        self.member_counts.clear()
         self.regexes.clear()
 
     @property
@@ -202,7 +202,7 @@ class GroupState:
             epoch is not None
             and bool(self.members)
             and self.target_epoch == epoch
-            and self.standings[STABLE, epoch] == len(self.members)
+            and self.member_counts[STABLE, epoch] == len(self.members)
         )
 
     def subscribes(self, topic: str) -> bool:
@@ -259,8 +259,9 @@ class GroupState:
             regexes={regex: tuple(topics) for regex, topics in regexes},
             has_gap=has_gap,
         )
-        for member_id, epoch, standing, assigned, pending in currents:
-            current = Current(epoch, standing, _id_partitions(assigned), _id_partitions(pending))
+        for member_id, epoch, member_state, assigned, pending in currents:
+            held = _id_partitions(assigned), _id_partitions(pending)
+            current = Current(epoch, member_state, *held)
             loaded.set_current(member_id, current)
         return loaded
 

@@ -47,8 +47,8 @@ class Write:
     def replayed(self) -> Iterator[tuple[GroupRecord, LogPosition, int]]:
         """Each record, with its position and life. All are exact, or none is."""
         since = [written.at.exact_since for written in self.records]
-        known = [each for each in since if each is not None]
-        exact_since = max(known) if len(known) == len(since) else None
+        exact = [each for each in since if each is not None]
+        exact_since = max(exact) if len(exact) == len(since) else None
         for written in self.records:
             yield written.record, written.at._replace(exact_since=exact_since), written.life
 

@@ -168,8 +168,8 @@ def struct(*fields: Field) -> Reader:
 
 
 def flexible(*fields: Field, tags: Tags | None = None) -> Reader:
-    known: Tags = {} if tags is None else tags
-    absent = {name: value for name, _, value in known.values()}
+    tags = tags or {}
+    absent = {name: value for name, _, value in tags.values()}
 
     def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
         values = {}
@@ -184,8 +184,8 @@ def flexible(*fields: Field, tags: Tags | None = None) -> Reader:
             size, at = varint(data, at)
             content = _take(data, at, at + size)
             at += size
-            if number in known:
-                name, reader, _ = known[number]
+            if number in tags:
+                name, reader, _ = tags[number]
                 values[name] = reader(content, 0)[0]
         return values, at
 

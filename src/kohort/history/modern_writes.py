@@ -82,9 +82,9 @@ class ModernWrite:
             self._set_current(member_id, None)
             return
         self._departed.pop(member_id, None)
-        _update(self._known(member_id, at), content)
+        _update(self._get_or_join(member_id, at), content)
 
-    def _known(self, member_id: str, at: LogPosition) -> Member:
+    def _get_or_join(self, member_id: str, at: LogPosition) -> Member:
         member = self._state.members.get(member_id) or self._joined.get(member_id)
         if member is None:
             member = Member(member_id, at.offset, at.timestamp, at.is_exact)
@@ -96,7 +96,7 @@ class ModernWrite:
             self._set_current(member_id, None)
             return
         # After compaction, a member may follow its assignment.
-        self._known(member_id, at).is_away = content["epoch"] == AWAY
+        self._get_or_join(member_id, at).is_away = content["epoch"] == AWAY
         self._departed.pop(member_id, None)
         current = Current(
             content["epoch"],

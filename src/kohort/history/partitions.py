@@ -114,23 +114,23 @@ class Partitions:
         """Number the groups and topics of new slots."""
         slots, arena = self.slots, memoryview(self.arena)
         lines = slots[created, fk.ARENA_AT : fk.GROUP_BYTES + 1].tolist()
-        known: dict[bytes, tuple[int, int]] = {}
+        pairs: dict[bytes, tuple[int, int]] = {}
         numbers = []
         for at, size, group_size in lines:
             names = bytes(arena[at : at + size - 4])
-            pair = known.get(names)
+            pair = pairs.get(names)
             if pair is None:
                 group, topic = names[2 : 2 + group_size], names[4 + group_size :]
                 pair = self.group_number(group.decode()), self.topics.number(topic.decode())
-                known[names] = pair
+                pairs[names] = pair
             numbers.append(pair)
         slots[created, fk.GROUP], slots[created, fk.TOPIC] = np.array(numbers, np.int64).T
 
     def group_number(self, group: str) -> int:
         """The row of `groups` of a group, a new one if it has none."""
-        known = len(self.group_names)
+        new = len(self.group_names)
         number = self.group_names.number(group)
-        if number == known:
+        if number == new:
             if number == len(self.groups):
                 self.groups = _grown(self.groups, 2 * number)
             self.groups[number] = -1, 0
@@ -172,7 +172,7 @@ class Partitions:
         ids, firsts, which = np.unique(
             pairs.view(np.dtype((np.void, 16))).ravel(), return_index=True, return_inverse=True
         )
-        known = len(self.topic_ids)
+        first_new = len(self.topic_ids)
         uuids = [UUID(bytes=pairs[at].astype(">i8").tobytes()) for at in firsts.tolist()]
         order = np.argsort(firsts)
         numbers = np.empty(len(ids), np.int64)
@@ -184,7 +184,7 @@ class Partitions:
         self.slots[slots, fk.SLOT_ID_HIGH] = pairs[:, 0]
         self.slots[slots, fk.SLOT_ID_LOW] = pairs[:, 1]
         self.slots[slots, fk.SLOT_TOPIC_ID] = rows[fk.TOPIC_ID, unresolved]
-        return np.sort(unresolved[firsts[numbers >= known]])
+        return np.sort(unresolved[firsts[numbers >= first_new]])
 
     def create(self, keys: pa.Array) -> Array:
         """Slots of keys that have none; `keys` from the group on."""

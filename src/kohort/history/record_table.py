@@ -160,8 +160,8 @@ def _transactional(values: pa.Array) -> Array:
     if values.null_count == len(values):
         return np.int64(2)
     if values.null_count:
-        known = values.is_valid().to_numpy(zero_copy_only=False)
-        return np.where(known, values.fill_null(False).to_numpy(zero_copy_only=False), 2)
+        is_valid = values.is_valid().to_numpy(zero_copy_only=False)
+        return np.where(is_valid, values.fill_null(False).to_numpy(zero_copy_only=False), 2)
     return values.to_numpy(zero_copy_only=False)
 
 

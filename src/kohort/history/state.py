@@ -40,7 +40,7 @@ class State:
     ) -> None:
         self.log_partition = log_partition
         self.options = options
-        self.known = coverage
+        self.coverage = coverage
         self.partitions = partitions
         self.pending = pending
         self.tombstones = tombstones
@@ -51,7 +51,7 @@ class State:
             options=options,
         )
         self._names_at_first = partitions.names
-        self.touched: set[str] = set()
+        self.changed_groups: set[str] = set()
         """Groups with records since the last commit."""
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class State:
     @property
     def next_offset(self) -> int:
         """Offset behind the last record; 0 if there is none."""
-        return self.known.end
+        return self.coverage.end
 
     # --- the fold
 
@@ -94,17 +94,17 @@ class State:
 
     def end_write(self) -> None:
         """The next record is a commit or a marker: learn what the groups' records before mean."""
-        if not self.touched:
+        if not self.changed_groups:
             return
         self.groups.end_write()
-        for group in self.touched:
+        for group in self.changed_groups:
             number = self.partitions.group_number(group)
             values = self.partitions.groups[number]
-            values[fk.GROUP_HAS_MEMBERS] = self.groups.live_members(group)
+            values[fk.GROUP_HAS_MEMBERS] = self.groups.has_members(group)
             life = self.groups.life(group)
             if life is not None:
                 values[fk.GROUP_LIFE] = life
-        self.touched.clear()
+        self.changed_groups.clear()
 
     def end_life(self, group: str) -> None:
         """Its tombstone: the next commit begins another life, unless the group goes on."""
@@ -112,7 +112,7 @@ class State:
 
     def free(self) -> None:
         """Forget what says nothing any more."""
-        if self.known.repeated_from is not None:
+        if self.coverage.repeated_from is not None:
             self.partitions.free()
 
     def pruned(self) -> "State":
@@ -129,13 +129,13 @@ class State:
         Generations, rebalances, members, assignments and minutes have null ends. Commits are those
         of open transactions, and tombstones whose cause is not known yet.
         """
-        exact_since = self.known.exact_since(self.next_offset - 1)
+        exact_since = self.coverage.exact_since(self.next_offset - 1)
         rows = {
             name: pa.RecordBatch.from_pylist(some, TABLES[name])
             for name, some in self.groups.open_rows(exact_since).items()
         }
         made = CommitRows(self.log_partition, self.partitions)
-        pending = made.open_rows(self.pending, self.known)
+        pending = made.open_rows(self.pending, self.coverage)
         rows["commits"] = joined([pending, self.tombstones.rows])
         rows["minutes"] = made.minutes(self.partitions.open_minutes())
         return {
@@ -143,10 +143,10 @@ class State:
             for name, schema in TABLES.items()
         }
 
-    def coverage(self) -> pa.RecordBatch:
+    def coverage_row(self) -> pa.RecordBatch:
         """The row of `coverage`."""
         producers = len(np.unique(self.pending.rows[fk.PRODUCER_ID]))
-        row = self.known.row() | {"log_partition": self.log_partition}
+        row = self.coverage.row() | {"log_partition": self.log_partition}
         return pa.RecordBatch.from_pylist([row | {"open_transactions": producers}], COVERAGE)
 
     # --- bytes
@@ -157,14 +157,14 @@ class State:
         about = {
             "log_partition": self.log_partition,
             "options": asdict(self.options),
-            "coverage": state_format.coverage_to_json(self.known),
+            "coverage": state_format.coverage_to_json(self.coverage),
             "silences": self.silence.silences,
             "tombstones": self.tombstones.dump(),
-            "touched": sorted(self.touched),
+            "touched": sorted(self.changed_groups),
             "log_time": int(registers[fk.LOG_TIME]),
             "log_minute": int(registers[fk.LOG_MINUTE]),
         }
-        dump = state_format.PartitionsDump(self.partitions, self.pending, self.known.seen_since)
+        dump = state_format.PartitionsDump(self.partitions, self.pending, self.coverage.seen_since)
         return state_format.pack(
             {
                 "about": json.dumps(about).encode(),
@@ -194,5 +194,5 @@ class State:
             Silence([(start, end) for start, end in about["silences"]]),
         )
         state.groups.load(parts["group_fold"])
-        state.touched = set(about["touched"])
+        state.changed_groups = set(about["touched"])
         return state

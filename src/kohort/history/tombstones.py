@@ -54,8 +54,8 @@ class _Deletion:
 
     @property
     def is_expired(self) -> bool:
-        known = [each.is_aged for each in self.tombstones if each.is_aged is not None]
-        return bool(known) and all(known)
+        deleted = [each.is_aged for each in self.tombstones if each.is_aged is not None]
+        return bool(deleted) and all(deleted)
 
 
 class Tombstones:
@@ -131,12 +131,12 @@ class Tombstones:
             self.rows = rows
             return rows.slice(0, 0)
         offsets = rows.column("log_offset").to_numpy()
-        is_known = np.isin(offsets, np.fromiter(causes, np.int64, len(causes)))
-        self.rows = rows.filter(pa.array(~is_known))
-        known = rows.filter(pa.array(is_known))
-        index = known.schema.get_field_index("cause")
-        column = pa.array([causes[at] for at in offsets[is_known].tolist()], pa.string())
-        return known.set_column(index, known.schema.field(index), column)
+        is_resolved = np.isin(offsets, np.fromiter(causes, np.int64, len(causes)))
+        self.rows = rows.filter(pa.array(~is_resolved))
+        resolved = rows.filter(pa.array(is_resolved))
+        index = resolved.schema.get_field_index("cause")
+        column = pa.array([causes[at] for at in offsets[is_resolved].tolist()], pa.string())
+        return resolved.set_column(index, resolved.schema.field(index), column)
 
     def _cause(self, group: str, deletion: _Deletion, tombstone: Tombstone) -> str | None:
         if not tombstone.is_certain:

@@ -132,7 +132,7 @@ def _state(
     else:
         state = State.from_arrow(files.read(log_range.state))
         if log_range.after_pause:
-            state.known.after_pause = True
+            state.coverage.after_pause = True
     if topic_names:
         state.groups.name_topics(topic_names)
     return state

@@ -88,13 +88,13 @@ class GroupReader:
     def coverage(self) -> Row:
         """The row of `coverage` of the log partition, of now."""
         assert self._state is not None
-        row: Row = self._state.coverage().to_pylist()[0]
+        row: Row = self._state.coverage_row().to_pylist()[0]
         return row
 
     def is_certain(self) -> bool:
         """Whether compaction has removed no record before the moment that the tables need."""
         assert self._state is not None
-        return not is_in_gap(self._state.known.gaps, self.cut)
+        return not is_in_gap(self._state.coverage.gaps, self.cut)
 
     def rows(self, table: str) -> list[Row]:
         """The rows of a table, as they were, by their offset."""

@@ -126,7 +126,7 @@ class RowsOfTable(workers.TaskObject):
             rows, state = fold(state, whole)
             if (found := rows.get(self._table)) is not None and found.num_rows:
                 yield found
-        last = state.coverage() if self._table == "coverage" else state.open_rows()[self._table]
+        last = state.coverage_row() if self._table == "coverage" else state.open_rows()[self._table]
         if last.num_rows:
             yield last
 

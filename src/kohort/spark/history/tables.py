@@ -196,7 +196,7 @@ class OpenRows(workers.TaskObject):
 
     def _rows(self, state: "State") -> "list[pa.RecordBatch]":
         if self._table == "coverage":
-            return [state.coverage()]
+            return [state.coverage_row()]
         open_rows = state.open_rows()
         if self._table == POSITIONS:
             names = position_schema().names
