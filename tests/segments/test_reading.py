@@ -80,6 +80,15 @@ class TestWholeFiles:
         )
         assert all(first < last for first, last in pieces)
 
+    def test_only_a_segment_with_an_index_is_divided(self, partition):
+        replica = replica_of(partition.fill(0, 40))
+        size = len(log_of(0, 40)) // 4
+        assert replica.pieces(0, 40, size) == [(0, 40)]
+        partition.index(0)
+        assert replica.pieces(0, 40, size) == [(0, 40)], "it is empty"
+        partition.index(0, (1, 0))
+        assert replica.pieces(0, 40, size) == [(0, 10), (10, 20), (20, 30), (30, 40)]
+
     def test_headers_and_batch_fields_are_options(self, partition):
         replica = replica_of(partition.fill(0, 8))
         for wanted in ((False, False), (True, True)):

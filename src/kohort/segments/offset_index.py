@@ -10,19 +10,17 @@ there has the right CRC and does not lie behind the offset.
 from typing import Any, Final
 
 import numpy as np
-from crc32c import crc32c
 
-from kohort.protocol.batch_format import (
-    ATTRIBUTES_AT,
-    HEADER_SIZE,
-    MAGIC,
-    read_header,
-)
+from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, crc_is_right, read_header
 from kohort.segments.segment import Segment
 from kohort.segments.storage import Directory, File
 
-INDEX: Final = ".index"
 _ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
+
+
+def has_index(directory: Directory, segment: Segment) -> bool:
+    """Whether a segment has an index that is not empty. Raises KohortError."""
+    return directory.size(_name(segment)) > 0
 
 
 def last_position(directory: Directory, file: File, segment: Segment) -> int:
@@ -38,7 +36,7 @@ def position_before(directory: Directory, file: File, segment: Segment, offset: 
 
     Raises KohortError, OSError.
     """
-    content = directory.read(f"{segment.base_offset:020}{INDEX}")
+    content = directory.read(_name(segment))
     entries = np.frombuffer(content, _ENTRY, len(content) // _ENTRY.itemsize)
     entries = entries[entries["offset"] > 0]  # a broker allocates more than it has written
     offsets: Any = entries["offset"]
@@ -47,6 +45,10 @@ def position_before(directory: Directory, file: File, segment: Segment, offset: 
         return 0
     position = int(entries["position"][number])
     return position if _has_batch(file, position, segment.base_offset, offset) else 0
+
+
+def _name(segment: Segment) -> str:
+    return f"{segment.base_offset:020}.index"
 
 
 def _has_batch(file: File, position: int, base_offset: int, offset: int) -> bool:
@@ -61,5 +63,5 @@ def _has_batch(file: File, position: int, base_offset: int, offset: int) -> bool
         and HEADER_SIZE <= header.size <= size - position
     ):
         return False
-    file.seek(position + ATTRIBUTES_AT)
-    return crc32c(file.read(header.size - ATTRIBUTES_AT)) == header.crc
+    file.seek(position)
+    return crc_is_right(file.read(header.size), header)

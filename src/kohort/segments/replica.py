@@ -17,7 +17,7 @@ from uuid import UUID
 from kohort.errors import KohortError
 from kohort.log.partition_mark import MARK, base64_id, decode_mark
 from kohort.segments.batch_walk import end_of
-from kohort.segments.offset_index import INDEX, last_position
+from kohort.segments.offset_index import has_index, last_position
 from kohort.segments.segment import SEGMENT, Segment
 from kohort.segments.storage import Directory, File
 from kohort.types import TopicPartition
@@ -135,12 +135,9 @@ class Replica:
                 filled = 0
             filled += segment.size
             parts = segment.size // size
-            if parts > 1 and self._has_index(segment):
+            if parts > 1 and has_index(self.directory, segment):
                 span = segment_end - segment.base_offset
                 cuts += [segment.base_offset + span * part // parts for part in range(1, parts)]
                 filled = segment.size // parts
         bounds = [start, *(cut for cut in cuts if start < cut < end), end]
         return [(first, last) for first, last in pairwise(bounds) if first < last]
-
-    def _has_index(self, segment: Segment) -> bool:
-        return bool(self.directory.read(f"{segment.base_offset:020}{INDEX}"))

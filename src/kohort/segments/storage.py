@@ -70,6 +70,11 @@ class Directory:
             except FileNotFoundError:
                 return None
 
+    def size(self, name: str) -> int:
+        """Bytes of a file; 0 if there is none. Raises KohortError."""
+        with _readable(f"{self}/{name}"):
+            return self._system.get_file_info([f"{self.path}/{name}"])[0].size or 0
+
     def read(self, name: str) -> bytes:
         """The content of a small file; empty if there is none. Raises KohortError."""
         file = self.open(name)
