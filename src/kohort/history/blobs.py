@@ -13,6 +13,7 @@ from kohort.history.layouts import (
     int16,
     int32,
     int32s,
+    nullable_blob,
     nullable_string,
     string,
 )
@@ -24,7 +25,7 @@ def read_subscription(data: bytes) -> dict[str, Any]:
     """A value of `schema.SUBSCRIPTION`. Raises one of `layouts.ERRORS`."""
     version, at = _version(data)
     topics, at = _topics(data, at)
-    user_data, at = _nullable_blob(data, at)
+    user_data, at = nullable_blob(data, at)
     owned = generation = rack = None
     if version >= 1:
         owned, at = _topic_partitions(data, at)
@@ -46,7 +47,7 @@ def read_assignment(data: bytes) -> dict[str, Any]:
     """A value of `schema.ASSIGNMENT`. Raises one of `layouts.ERRORS`."""
     version, at = _version(data)
     partitions, at = _topic_partitions(data, at)
-    user_data, at = _nullable_blob(data, at)
+    user_data, at = nullable_blob(data, at)
     return {"version": version, "partitions": partitions, "user_data": user_data}
 
 
@@ -65,12 +66,3 @@ def _topic_partitions(data: bytes, at: int) -> tuple[list[dict[str, Any]], int]:
         numbers, at = int32s(data, at)
         partitions += [{"topic": topic, "partition": number} for number in numbers]
     return partitions, at
-
-
-def _nullable_blob(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = int32(data, at)
-    if size < 0:
-        return None, at
-    if at + size > len(data):
-        raise DamagedError(f"ends after {len(data)} bytes where {at + size} are announced")
-    return data[at : at + size], at + size

@@ -86,6 +86,11 @@ def blob(data: bytes, at: int) -> tuple[bytes, int]:
     return _take(data, at, at + size), at + size
 
 
+def nullable_blob(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = _INT32(data, at)[0], at + 4
+    return (None, at) if size < 0 else (_take(data, at, at + size), at + size)
+
+
 def compact_nullable_string(data: bytes, at: int) -> tuple[str | None, int]:
     size, at = varint(data, at)
     if not size:
