@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kohort.history.group_changes import GroupChanges, NewOwner
-from kohort.history.group_state import Generation, GroupState, Member
+from kohort.history.group_state import Generation, GroupState, Member, skipped
 from kohort.history.interface import LogPosition
 from kohort.types import TopicPartition
 
@@ -84,7 +84,7 @@ def write_classic(
 def _generation(
     state: GroupState, content: Mapping[str, Any], state_time: int | None, at: LogPosition
 ) -> Generation:
-    generation, before = content["generation"], state.generation
+    generation = content["generation"]
     return Generation(
         TYPE,
         generation,
@@ -97,15 +97,8 @@ def _generation(
         protocol=content["protocol"],
         leader=content["leader"],
         members=[member["member_id"] for member in content["members"]],
-        skipped=_skipped(generation, None if before is None else before.generation),
+        skipped=skipped(generation, state.generation, FIRST_GENERATION),
     )
-
-
-def _skipped(generation: int, before: int | None) -> int | None:
-    """Generations that were never logged; None if the one before is not known."""
-    if before is None:
-        return 0 if generation <= FIRST_GENERATION else None
-    return max(generation - before - 1, 0)
 
 
 def _may_be_round(state: GroupState, begun: Generation, at: LogPosition) -> bool:

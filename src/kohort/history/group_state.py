@@ -88,6 +88,16 @@ class Generation:
     skipped: int | None = None
 
 
+def skipped(generation: int, before: Generation | None, first: int) -> int | None:
+    """Number of generations between two that were never logged; None if `before` is None.
+
+    `first`: the highest generation that the first record of a group may have: none is before it.
+    """
+    if before is None:
+        return 0 if generation <= first else None
+    return max(generation - before.generation - 1, 0)
+
+
 @dataclass(slots=True)
 class Rebalance:
     """The rebalance that led to the present generation, until the next one."""

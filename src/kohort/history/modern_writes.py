@@ -26,6 +26,7 @@ from kohort.history.group_state import (
     IdPartition,
     Member,
     Ownership,
+    skipped,
 )
 from kohort.history.interface import LogPosition
 from kohort.history.topic_names import TopicNames
@@ -166,8 +167,8 @@ class ModernWrite:
         return [*stay, *self._joined]
 
     def _generation(self, epoch: int, at: LogPosition) -> Generation:
-        state, members = self._state, self._members()
-        before = None if state.generation is None else state.generation.generation
+        state, members, before = self._state, self._members(), self._state.generation
+        continues = self._converts and before is not None
         return Generation(
             state.type or "",
             epoch,
@@ -178,7 +179,7 @@ class ModernWrite:
             protocol_type=state.type,
             protocol=self._assignor(members),
             members=members,
-            skipped=_skipped(epoch, before, converts=self._converts),
+            skipped=0 if continues else skipped(epoch, before, FIRST_EPOCH),
         )
 
     def _assignor(self, members: list[str]) -> str | None:
@@ -223,13 +224,6 @@ class ModernWrite:
 
     def _tp(self, partition: IdPartition) -> TopicPartition:
         return self._names.topic_partition(self._state.group, partition)
-
-
-def _skipped(epoch: int, before: int | None, *, converts: bool) -> int | None:
-    """Epochs that were never logged; None if the one before is not known."""
-    if before is None:
-        return 0 if epoch <= FIRST_EPOCH else None
-    return 0 if converts else max(epoch - before - 1, 0)
 
 
 def _id_partitions(rows: Sequence[Mapping[str, Any]] | None) -> tuple[IdPartition, ...]:
