@@ -272,16 +272,12 @@ def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for topic in topics:
         topic_id, partitions = topic["topic_id"], topic["partitions"]
         epochs = topic.get("epochs") or ()
-        if len(epochs) == len(partitions):
-            rows += [
-                {"topic_id": topic_id, "partition": partition, "epoch": epoch}
-                for partition, epoch in zip(partitions, epochs, strict=True)
-            ]
-        else:
-            rows += [
-                {"topic_id": topic_id, "partition": partition, "epoch": None}
-                for partition in partitions
-            ]
+        if len(epochs) != len(partitions):
+            epochs = [None] * len(partitions)
+        rows += [
+            {"topic_id": topic_id, "partition": partition, "epoch": epoch}
+            for partition, epoch in zip(partitions, epochs, strict=True)
+        ]
     return rows
 
 

@@ -143,7 +143,7 @@ def assignment_row(
         "to": timestamp(end.timestamp),
         "to_offset": _offset(end),
         "generation": owner.generation,
-        "pending_from": None if owner.pending_from is None else timestamp(owner.pending_from),
+        "pending_from": timestamp(owner.pending_from),
     }
 
 
