@@ -13,7 +13,8 @@ from kohort.protocol.batch_format import CONTROL
 
 Array: TypeAlias = Any
 
-_MIN_TOPICS: Final = 1 << 14
+_MIN_CACHED: Final = 1 << 14
+"""Least number of rows of a cached column."""
 CONTROLS: Final = pa.Array.from_buffers(
     pa.string(),
     4,
@@ -72,31 +73,34 @@ def bitmap(rows: int) -> Buffer:
 
 def topic_column(topic: str, rows: int) -> pa.Array:
     """`topic`, `rows` times, as a slice of a column cached for each topic and power of two."""
-    return _topics(topic, max(_MIN_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(
-        0, rows
-    )
+    return _topics(topic, _cached_rows(rows)).slice(0, rows)
 
 
 def partition_column(partition: int, rows: int) -> pa.Array:
-    """A column of `partition`, `rows` times.
-
-    It is made from a buffer, because `pa.array` and `pa.scalar` import pandas, which takes 0.6 s.
-    """
-    numbers = Buffer(rows, np.int32)
-    numbers.array.fill(partition)
-    return numbers.numbers(pa.int32(), rows)
+    """A column of `partition`, `rows` times."""
+    return _repeated(partition, rows, np.int32, pa.int32())
 
 
 def offset_column(offset: int, rows: int) -> pa.Array:
-    """A column of `offset`, `rows` times, made like `partition_column`."""
-    numbers = Buffer(rows, np.int64)
-    numbers.array.fill(offset)
-    return numbers.numbers(pa.int64(), rows)
+    """A column of `offset`, `rows` times."""
+    return _repeated(offset, rows, np.int64, pa.int64())
+
+
+def _repeated(number: int, rows: int, element: Any, kind: pa.DataType) -> pa.Array:
+    """A column from a buffer: `pa.array` and `pa.scalar` import pandas, which takes 0.6 s."""
+    numbers = Buffer(rows, element)
+    numbers.array.fill(number)
+    return numbers.numbers(kind, rows)
 
 
 def _null_strings(rows: int) -> pa.Array:
     """`rows` nulls, as a slice of a column cached for each power of two."""
-    return _nulls(max(_MIN_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(0, rows)
+    return _nulls(_cached_rows(rows)).slice(0, rows)
+
+
+def _cached_rows(rows: int) -> int:
+    """The rows of a cached column that has at least `rows`: a power of two."""
+    return max(_MIN_CACHED, 1 << (rows - 1).bit_length() if rows else 0)
 
 
 @lru_cache(maxsize=4)
