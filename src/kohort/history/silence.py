@@ -17,13 +17,9 @@ class Silence:
     """The last silences of the log, in µs of its time: the running maximum of record times."""
 
     def __init__(self, silences: list[tuple[int, int]] | None = None) -> None:
-        self._silences = silences or []
-        self._coming: list[tuple[int, int, int]] = []
-
-    @property
-    def silences(self) -> list[tuple[int, int]]:
+        self.silences = silences or []
         """(last record before, first record after)."""
-        return self._silences
+        self._coming: list[tuple[int, int, int]] = []
 
     def look_ahead(self, before: int, log_times: Array) -> None:
         """Find the silences of records that are to be folded; `before`: the log's time then."""
@@ -40,11 +36,11 @@ class Silence:
         """The records up to this one are folded."""
         while self._coming and self._coming[-1][0] <= record:
             _, start, end = self._coming.pop()
-            self._silences.append((start, end))
-        del self._silences[:-KEPT]
+            self.silences.append((start, end))
+        del self.silences[:-KEPT]
 
     def was_silent(self, since: int, until: int) -> bool:
         """Whether there was no record between these times, a second or more."""
         return until - since >= LEAST_US and any(
-            start <= since and until <= end for start, end in reversed(self._silences)
+            start <= since and until <= end for start, end in reversed(self.silences)
         )
