@@ -152,7 +152,7 @@ class State:
     # --- bytes
 
     def to_arrow(self) -> bytes:
-        """All of it, for `from_arrow`. States that know the same have the same bytes."""
+        """All of it, for `from_arrow`. Equal states have equal bytes."""
         registers = self.partitions.registers
         about = {
             "log_partition": self.log_partition,
@@ -167,7 +167,7 @@ class State:
         dump = state_format.PartitionsDump(self.partitions, self.pending, self.coverage.seen_since)
         return state_format.pack(
             {
-                "about": json.dumps(about).encode(),
+                "about": state_format.to_json(about),
                 **dump.parts(),
                 "tombstones": state_format.batch_to_bytes(self.tombstones.rows),
                 "group_fold": self.groups.dump(),

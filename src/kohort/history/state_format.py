@@ -1,7 +1,7 @@
 """The bytes of a state: Arrow streams by name, in one more Arrow stream behind a checksum.
 
-States that know the same have the same bytes, however they came to be: partitions are in the order
-of their keys, numbers for names are given anew, and what no longer matters is left out.
+Equal states have equal bytes, wherever the log was cut: partitions are in the order of their keys,
+numbers for names are given anew, and what no longer matters is left out.
 """
 
 import json
@@ -87,7 +87,7 @@ _PENDING_LINES: Final = {
 def pack(parts: Mapping[str, bytes]) -> bytes:
     """The parts in one stream behind a head with the version and a checksum."""
     names, data = pa.array(parts.keys(), pa.string()), pa.array(parts.values(), pa.binary())
-    stream = _stream(pa.RecordBatch.from_arrays([names, data], schema=_SCHEMA))
+    stream = batch_to_bytes(pa.RecordBatch.from_arrays([names, data], schema=_SCHEMA))
     return _HEAD.pack(_MAGIC, VERSION, xxhash.xxh3_64_intdigest(stream)) + stream
 
 
@@ -106,18 +106,18 @@ def unpack(data: bytes) -> dict[str, bytes]:
     stream = data[_HEAD.size :]
     if xxhash.xxh3_64_intdigest(stream) != checksum:  # Arrow trusts what it reads
         raise KohortError("the state of a history is damaged: its checksum is another")
-    columns = [column.to_pylist() for column in _batch(stream).columns]
+    columns = [column.to_pylist() for column in batch_from_bytes(stream).columns]
     return dict(zip(*columns, strict=True))
 
 
-def _stream(batch: pa.RecordBatch) -> bytes:
+def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_ZSTD) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue())
 
 
-def _batch(data: bytes) -> pa.RecordBatch:
+def batch_from_bytes(data: bytes) -> pa.RecordBatch:
     return pa.ipc.open_stream(data).read_next_batch()
 
 
@@ -168,9 +168,9 @@ class PartitionsDump:
         used = [self._partitions.owners.values[number] for number in owners.used]
         owner_rows = [owner._asdict() for owner in used]
         return {
-            "partitions": _stream(pa.RecordBatch.from_pydict(columns)),
-            "groups": _stream(self._groups()),
-            "pending": _stream(pa.RecordBatch.from_pydict(pending)),
+            "partitions": batch_to_bytes(pa.RecordBatch.from_pydict(columns)),
+            "groups": batch_to_bytes(self._groups()),
+            "pending": batch_to_bytes(pa.RecordBatch.from_pydict(pending)),
             "owners": to_json(owner_rows),
         }
 
@@ -234,7 +234,7 @@ def load_partitions(
     parts: Mapping[str, bytes], registers: Mapping[str, int]
 ) -> tuple[Partitions, Pending]:
     """What `PartitionsDump` has written."""
-    table = _batch(parts["partitions"])
+    table = batch_from_bytes(parts["partitions"])
     partitions = Partitions()
     slots = partitions.create(table.column("key"))
     values = partitions.slots
@@ -242,11 +242,11 @@ def load_partitions(
         values[slots, at] = table.column(name).to_numpy()
     for owner in json.loads(parts["owners"]):
         partitions.owners.number(Owner(**owner))
-    groups = _batch(parts["groups"])
+    groups = batch_from_bytes(parts["groups"])
     numbers = [partitions.group_number(group) for group in groups.column("group").to_pylist()]
     partitions.groups[numbers, fk.GROUP_LIFE] = groups.column("life").to_numpy()
     partitions.groups[numbers, fk.GROUP_HAS_MEMBERS] = groups.column("has_members").to_numpy()
-    pending = _load_pending(_batch(parts["pending"]), partitions, slots)
+    pending = _load_pending(batch_from_bytes(parts["pending"]), partitions, slots)
     minutes = values[slots, fk.MINUTE]
     partitions.registers[fk.OPEN_MINUTES] = np.count_nonzero(minutes != fk.NONE)
     partitions.registers[fk.LOG_TIME] = registers["log_time"]
@@ -284,11 +284,3 @@ def coverage_from_json(values: dict[str, Any]) -> Coverage:
     seen = {b64decode(key): at for key, at in values["seen"]}
     gaps, open_then = [Gap(*gap) for gap in values["gaps"]], set(values["open_then"])
     return Coverage(**values | {"seen": seen, "gaps": gaps, "open_then": open_then})
-
-
-def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
-    return _stream(batch)
-
-
-def batch_from_bytes(data: bytes) -> pa.RecordBatch:
-    return _batch(data)
