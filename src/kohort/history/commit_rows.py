@@ -13,7 +13,7 @@ from kohort.history.arrow_columns import batch, choice, constant, numbers, strin
 from kohort.history.coverage import Coverage
 from kohort.history.partitions import Names, Partitions
 from kohort.history.record_table import Pending, RecordTable, Strings
-from kohort.history.schema import COMMITS, MINUTES, TIME
+from kohort.history.schema import COMMITS, LATEST_MS, MINUTES, TIME
 
 Array: TypeAlias = Any
 Columns: TypeAlias = dict[str, pa.Array]
@@ -25,7 +25,6 @@ _ORIGINS: Final = text_array([None, "member", "outside", "transaction"])
 _TXNS: Final = text_array([None, "committed", "aborted", "open", "assumed"])
 _COMMITTED, _ABORTED, _OPEN, _ASSUMED = range(1, 5)
 _CERTAINTIES: Final = text_array([None, "exact", "unknown"])
-_LATEST_MS: Final = (2**63 - 1) // 1000
 
 
 class CommitRows:
@@ -165,7 +164,7 @@ def unless_negative(values: Array, kind: pa.DataType | None = None) -> pa.Array:
 
 def _times(ms: Array) -> pa.Array:
     """Times in ms; -1 is none."""
-    return numbers(np.clip(ms, -_LATEST_MS, _LATEST_MS) * 1000, ms != -1, TIME)
+    return numbers(np.clip(ms, -LATEST_MS, LATEST_MS) * 1000, ms != -1, TIME)
 
 
 def _metadata(records: _Lines, is_commit: Array, table: RecordTable) -> pa.Array:

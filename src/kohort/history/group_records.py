@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from kohort.history.blobs import read_assignment, read_subscription
 from kohort.history.group_layouts import CLASSIC, GROUP_METADATA, LAYOUTS, REDPANDA, Layout
 from kohort.history.layouts import ERRORS, DamagedError, int16, string
+from kohort.history.schema import LATEST_MS
 
 _CONSUMER: Final = "consumer"
 _MEMBER_STATES: Final[Mapping[str, Sequence[str]]] = {
@@ -23,7 +24,6 @@ _MEMBER_STATES: Final[Mapping[str, Sequence[str]]] = {
 _GROUP_METADATA_TYPE: Final = GROUP_METADATA.to_bytes(2, "big")
 _MAX_ERRORS: Final = 3
 """Most errors of a record that its row names: members may be many."""
-_MAX_MS: Final = 2**63 // 1000 - 1
 
 
 class GroupRecord(NamedTuple):
@@ -92,7 +92,7 @@ def _without_length(key: bytes, value: bytes | None) -> bytes:
 
 def timestamp(ms: int | None) -> int | None:
     """Time in µs; None for an unknown one (negative), or one that no timestamp can hold."""
-    return ms * 1_000 if ms is not None and 0 <= ms <= _MAX_MS else None
+    return ms * 1_000 if ms is not None and 0 <= ms <= LATEST_MS else None
 
 
 def _joined(errors: Sequence[str]) -> str | None:

@@ -15,6 +15,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kohort.columnar.schema import BATCH_FIELDS
 
 TIME: Final = pa.timestamp("us", tz="UTC")
+LATEST_MS: Final = (2**63 - 1) // 1_000
+"""The latest time in ms that `TIME` can hold."""
 STRINGS: Final = pa.list_(pa.string())
 PARTITIONS: Final = pa.list_(
     pa.struct([
