@@ -7,24 +7,17 @@
 
 import random
 from itertools import pairwise
-from typing import Any
 
-import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
 from coordinator.test_group_machine import GroupMachine
 from coordinator.test_offset_machine import OffsetMachine
 from effort import examples
-from history.committed_offsets import Key, in_force, is_exact
+from history.committed_offsets import Key, Row, in_force, is_exact
+from history.offset_logs import batch_of
 from history.recording_bench import RecordingBench, compacted
 from history.test_commit_fold import Folded, assert_equal
-from kohort.history.schema import RECORDS, TABLES
-
-Row = dict[str, Any]
-
-
-def batch_of(log: list[Row]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(log, RECORDS)
+from kohort.history.schema import TABLES
 
 
 def offsets_on(bench: RecordingBench) -> dict[Key, int]:
