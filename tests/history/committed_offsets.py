@@ -24,6 +24,19 @@ def in_force(commits: Iterable[Row], end: int) -> dict[Key, Row]:
     return {key: row for key, row in last.items() if row["committed"] is not None}
 
 
+def last_counted(commits: Iterable[Row]) -> dict[Key, Row]:
+    """The row in force for each key at the end of the log, by the order in which they counted.
+
+    The same as `in_force`, from other columns: rows that were superseded say so.
+    """
+    counted = [
+        row for row in commits if row["in_force"] is not None and row["kind"] != "superseded"
+    ]
+    counted.sort(key=lambda row: (row["in_force"], row["log_offset"]))
+    last = {(row["group"], row["topic"], row["partition"]): row for row in counted}
+    return {key: row for key, row in last.items() if row["committed"] is not None}
+
+
 def is_exact(coverage: Row, end: int) -> bool:
     """Whether a key without a row has no offset at this position: that of a record, or the end.
 

@@ -3,20 +3,17 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from history.committed_offsets import Key, Row, last_counted
 from history.recorded import Recording, load
 from kohort.history.fold import fold
 from kohort.history.group_fold import GroupOptions
 from kohort.history.schema import TABLES
 from kohort.history.state import State
-
-Row: TypeAlias = dict[str, Any]
-Key: TypeAlias = tuple[str, str, int]
-"""Group, topic, partition."""
-
 
 OPTIONS = GroupOptions(
     retention_ms=60_000, consumer_session_timeout_ms=10_000, consumer_heartbeat_interval_ms=500
@@ -36,15 +33,23 @@ class Folded(NamedTuple):
 
 def folded(recording: Recording, log: str, ends: Mapping[int, int] | None = None) -> Folded:
     """All log partitions, up to these ends."""
+    records = {number: recording.records(log, number) for number in recording.log_partitions}
+    if ends is not None:
+        records = {
+            number: table.filter(pc.less(table["offset"], ends[number]))
+            for number, table in records.items()
+        }
+    return fold_all(records, OPTIONS)
+
+
+def fold_all(records: Mapping[int, pa.Table], options: GroupOptions | None = None) -> Folded:
+    """The records of each log partition."""
     tables: dict[str, list[Row]] = defaultdict(list)
     coverage: list[Row] = []
-    for number in recording.log_partitions:
-        table = recording.records(log, number)
-        if ends is not None:
-            table = table.filter(pc.less(table["offset"], ends[number]))
-        state = State.new(number, OPTIONS)
+    for number, table in records.items():
+        state = State.new(number, options)
         parts = []
-        for batch in table.combine_chunks().to_batches():
+        for batch in table.to_batches():
             rows, state = fold(state, batch)
             parts.append(rows)
         for rows in (*parts, state.open_rows()):
@@ -71,16 +76,11 @@ def ends_of(snapshot: Row) -> dict[int, int]:
 
 def in_force(commits: list[Row], ends: Mapping[int, int]) -> dict[Key, Row]:
     """The commit of each partition at these ends of the log partitions, tombstones left out."""
-    counted = [
+    return last_counted(
         row
         for row in commits
-        if row["in_force"] is not None
-        and row["in_force"] < ends[row["log_partition"]]
-        and row["kind"] != "superseded"
-    ]
-    counted.sort(key=lambda row: (row["in_force"], row["log_offset"]))
-    last = {(row["group"], row["topic"], row["partition"]): row for row in counted}
-    return {key: row for key, row in last.items() if row["committed"] is not None}
+        if row["in_force"] is not None and row["in_force"] < ends[row["log_partition"]]
+    )
 
 
 def shown(snapshot: Row) -> dict[Key, int]:

@@ -4,11 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
-from history.group_logs import Row
+from history.committed_offsets import Key, Row, last_counted
+from history.offset_logs import batch_of
 from kohort.history.fold import fold
-from kohort.history.schema import RECORDS
 from kohort.history.state import State
 
 
@@ -24,12 +22,7 @@ class FoldedTables(NamedTuple):
         closed: dict[str, list[Row]] = defaultdict(list)
         state = State.new(0)
         for part in parts:
-            schema = RECORDS.set(4, pa.field("timestamp", pa.int64()))
-            batch = pa.RecordBatch.from_pylist(part, schema)
-            batch = batch.set_column(
-                4, RECORDS.field(4), batch.column(4).cast(RECORDS.field(4).type)
-            )
-            rows, state = fold(state, batch)
+            rows, state = fold(state, batch_of(part))
             for name, some in rows.items():
                 closed[name] += some.to_pylist()
             state = State.from_arrow(state.to_arrow())
@@ -39,16 +32,10 @@ class FoldedTables(NamedTuple):
     def __getattr__(self, table: str) -> list[Row]:
         return self.closed[table]
 
-    def committed(self) -> dict[tuple[str, str, int], int]:
+    def committed(self) -> dict[Key, int]:
         """The committed offsets at the end."""
-        counted = [
-            row
-            for row in (*self.closed["commits"], *self.open["commits"])
-            if row["in_force"] is not None and row["kind"] != "superseded"
-        ]
-        counted.sort(key=lambda row: (row["in_force"], row["log_offset"]))
-        last = {(row["group"], row["topic"], row["partition"]): row["committed"] for row in counted}
-        return {key: offset for key, offset in last.items() if offset is not None}
+        last = last_counted((*self.closed["commits"], *self.open["commits"]))
+        return {key: row["committed"] for key, row in last.items()}
 
     def is_same_as(self, other: "FoldedTables") -> bool:
         """Whether the rows are the same, in any order."""

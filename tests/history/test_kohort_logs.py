@@ -5,7 +5,6 @@ Members are Kohort's own clients. The tables say what the server says at the end
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from history.folded import Row, in_force
+from history.folded import Folded, fold_all, in_force
 from history.recorded import read_segments
 from kohort.client import (
     ClientConfig,
@@ -25,9 +24,7 @@ from kohort.client import (
     Producer,
 )
 from kohort.client.admin import Admin
-from kohort.history.fold import fold
-from kohort.history.schema import RECORDS, TABLES
-from kohort.history.state import State
+from kohort.history.schema import RECORDS
 from kohort.spark.batch import BatchReader
 from kohort.spark.options import parse_read
 from kohort.testing.server_process import ServerProcess
@@ -152,22 +149,6 @@ async def _transactions(address: str) -> None:
             await transaction.abort()
 
 
-def fold_all(records: Mapping[int, pa.Table]) -> tuple[dict[str, list[Row]], list[Row]]:
-    """The tables of all log partitions, and their coverage."""
-    tables: dict[str, list[Row]] = defaultdict(list)
-    coverage: list[Row] = []
-    for number, table in records.items():
-        state = State.new(number)
-        for batch in table.to_batches():
-            rows, state = fold(state, batch)
-            for name, part in rows.items():
-                tables[name] += part.to_pylist()
-        for name, part in state.open_rows().items():
-            tables[name] += part.to_pylist()
-        coverage += state.coverage_row().to_pylist()
-    return {name: tables[name] for name in TABLES}, coverage
-
-
 def by_broker(address: str) -> dict[int, pa.Table]:
     """The records of each log partition, as Spark's tasks read them."""
     options = {
@@ -192,26 +173,26 @@ def by_files(data: Path) -> dict[int, pa.Table]:
     return {number: read_segments(files, number) for number, files in segments.items()}
 
 
-def assert_tables(tables: Mapping[str, list[Row]], coverage: list[Row], played: Played) -> None:
+def assert_tables(folded: Folded, played: Played) -> None:
     """The tables are what the server and the members said."""
-    assert all(row["errors"] == 0 and row["holes"] == 0 for row in coverage)
-    ends = {row["log_partition"]: row["end"] for row in coverage}
+    assert all(row["errors"] == 0 and row["holes"] == 0 for row in folded.coverage)
+    ends = {row["log_partition"]: row["end"] for row in folded.coverage}
     offsets: dict[str, dict[TopicPartition, int]] = {group: {} for group in GROUPS}
-    for (group, topic, partition), row in in_force(tables["commits"], ends).items():
+    for (group, topic, partition), row in in_force(folded.commits, ends).items():
         offsets[group][TopicPartition(topic, partition)] = row["committed"]
     assert offsets == played.committed
     assert offsets["ledger"] == {ORDERS[0]: 10, ORDERS[1]: 11}
     origins: dict[tuple[Any, ...], list[tuple[str, str]]] = defaultdict(list)
-    for row in tables["commits"]:
+    for row in folded.commits:
         key = row["group"], row["topic"], row["partition"], row["committed"]
         origins[key].append((row["member_id"], row["client_id"]))
     for member in played.members:
         assert len(member.commits) > 4
         for tp, offset, member_id in member.commits:
             assert (member_id, member.name) in origins[member.group, *tp, offset]
-    ended = {row["member_id"]: row["ended_by"] for row in tables["members"]}
+    ended = {row["member_id"]: row["ended_by"] for row in folded.members}
     assert ended == {member.commits[-1][2]: "left" for member in played.members}
-    generations = Counter(row["group"] for row in tables["generations"])
+    generations = Counter(row["group"] for row in folded.generations)
     assert generations["billing"] >= 3
     assert generations["audit"] >= 3
 
@@ -227,7 +208,7 @@ def test_tables_of_files_equal_what_server_and_members_said(workers: int, tmp_pa
     assert from_files.keys() == from_broker.keys()
     for number, table in from_files.items():
         assert table.equals(from_broker[number].combine_chunks())
-    assert_tables(*fold_all(from_files), played)
+    assert_tables(fold_all(from_files), played)
 
 
 def test_tables_by_a_broker_on_postgresql_equal_what_server_and_members_said(
@@ -237,4 +218,4 @@ def test_tables_by_a_broker_on_postgresql_equal_what_server_and_members_said(
     with ServerProcess("--dev", "--storage", database, log=log, settings=SETTINGS) as server:
         played = asyncio.run(play(server.address))
         records = by_broker(server.address)
-    assert_tables(*fold_all(records), played)
+    assert_tables(fold_all(records), played)
