@@ -7,6 +7,7 @@ import pytest
 
 from client.conftest import certificate
 from kohort.cli import spark
+from kohort.cli.spark_commands import kafka_options
 from kohort.client.config import ClientConfig
 from kohort.client.security.client_credentials import ClientCredentials
 from kohort.spark.kafka_options import client_config
@@ -23,7 +24,7 @@ def config(tmp_path: Path, properties: str, *words: str) -> ClientConfig:
     parser = argparse.ArgumentParser()
     spark.add_arguments(parser)
     options = parser.parse_args(["orders", "--to", "table", "-F", str(file), *words])
-    return client_config(spark.kafka_options(options))
+    return client_config(kafka_options(options))
 
 
 @pytest.mark.parametrize(

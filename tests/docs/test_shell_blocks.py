@@ -14,6 +14,7 @@ import pytest
 from docs.blocks import ROOT, Block, run_by
 from docs.shell import Shell, commands, words
 from kohort.cli import app, history, spark
+from kohort.cli.spark_commands import kafka_options
 from kohort.testing.server_process import ServerProcess
 from kohort_conformance import command as kohort_conformance
 
@@ -79,6 +80,6 @@ def run(shell: Shell, line: str) -> None:
     elif arguments[0] == "spark":
         parser = argparse.ArgumentParser()
         spark.add_arguments(parser)
-        spark.kafka_options(parser.parse_args(arguments[1:]))
+        kafka_options(parser.parse_args(arguments[1:]))
     else:
         shell.checked(line)

@@ -7,7 +7,6 @@ where the one before ended, also after a kill. Only one build writes into a dire
 
 import argparse
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -16,8 +15,14 @@ from kohort.cli.client_options import add_client_arguments
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
-from kohort.cli.signals import received_signals
-from kohort.cli.spark import kafka_options, spark_properties
+from kohort.cli.spark_commands import (
+    add_spark_arguments,
+    failure,
+    kafka_options,
+    quieten_pyspark,
+    running_spark,
+    spark_properties,
+)
 from kohort.errors import ConfigError, KohortError
 from kohort.util.text import closest
 
@@ -67,19 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 if records could not be decoded; their rows are written in any case",
     )
-    add(
-        "--conf",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="set a Spark property; repeatable",
-    )
-    add(
-        "--master",
-        default="local[*]",
-        metavar="URL",
-        help="Spark master, as spark://HOST:PORT (default: local[*])",
-    )
+    add_spark_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,12 +81,10 @@ def run(options: argparse.Namespace) -> int:
     configs = broker_configs(options.broker_config)
     if options.every is not None and not options.follow:
         raise RefusedError("--every: it is the interval of --follow")
-    # PySpark warns of the newest pandas, which is not used here.
-    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    quieten_pyspark()
     from kohort.history_files.directory import opened_for_writing
     from kohort.history_files.file_system import LockedError, open_files
     from kohort.spark.history.building import now_ms
-    from kohort.spark.session import spark_session
 
     settings = spark_properties(options)
     source = source_of(options)
@@ -103,15 +94,8 @@ def run(options: argparse.Namespace) -> int:
         # Spark's start takes seconds: a directory of something else is refused before.
         with opened_for_writing(open_files(options.out), now_ms()):
             pass
-        session = spark_session(
-            "kohort history",
-            master=options.master,
-            settings=settings,
-            with_vectors=False,
-        )
-        # Twice, because PySpark replaces the first handler by its own.
-        with received_signals() as early, session as spark, received_signals() as received:
-            return _build(spark, source, options, configs, keep_ms, early or received)
+        with running_spark("kohort history", options.master, settings) as (spark, received):
+            return _build(spark, source, options, configs, keep_ms, received)
     except RefusedError:
         raise
     except ConfigError as error:
@@ -182,7 +166,6 @@ def _build(
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from kohort.cli.spark import failure
     from kohort.spark.history import follow
     from kohort.spark.history.building import StoppedError, build
     from kohort.spark.history.sources import options_of_configs

@@ -10,25 +10,24 @@ it runs until Ctrl-C or SIGTERM.
 """
 
 import argparse
-import re
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.cli.client_options import (
-    add_client_arguments,
-    client_config,
-    client_properties,
-    timeout_ms,
-)
+from kohort.cli.client_options import add_client_arguments
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
-from kohort.cli.signals import received_signals
+from kohort.cli.spark_commands import (
+    add_spark_arguments,
+    failure,
+    kafka_options,
+    quieten_pyspark,
+    running_spark,
+    spark_properties,
+)
 from kohort.client.errors import AuthenticationError, GaveUpError
-from kohort.client.properties import LIBRDKAFKA
 from kohort.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S: Final = 60.0
 POLL_INTERVAL_S: Final = 0.5
-_CAUSE: Final = re.compile(r"\bkohort(?:\.\w+)*\.[A-Z]\w*: (.+)")
-"""An error of kohort as Python prints it, with the name of its class."""
 _SETTINGS: Final = {
     # More than there can be between two polls; each one costs some calls into Java.
     "spark.sql.streaming.numRecentProgressUpdates": "8",
@@ -124,27 +121,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="address of an HTTP port with Prometheus metrics (/metrics)",
     )
-    add(
-        "--conf",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="set a Spark property; repeatable",
-    )
-    add(
-        "--master",
-        default="local[*]",
-        metavar="URL",
-        help="Spark master, as spark://HOST:PORT (default: local[*])",
-    )
+    add_spark_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the query to its end, or until a signal; the exit code. Raises RefusedError."""
-    # PySpark warns of the newest pandas, which is not used here.
-    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    quieten_pyspark()
     from kohort.spark.pipeline import Pipeline
-    from kohort.spark.session import spark_session
 
     try:
         pipeline = Pipeline(
@@ -158,16 +141,10 @@ def run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint, every=options.every, max_records=options.max_records,
             compact=options.compact,
         )  # fmt: skip
-        session = spark_session(
-            "kohort spark",
-            master=options.master,
-            settings=_SETTINGS | spark_properties(options),
-            configured=pipeline.configured,
-            with_vectors=False,
-        )
-        # Twice, because PySpark replaces the first handler by its own.
-        with received_signals() as early, session as spark, received_signals() as received:
-            return _run_query(pipeline, spark, early or received, options.http)
+        settings = _SETTINGS | spark_properties(options)
+        session = running_spark("kohort spark", options.master, settings, pipeline.configured)
+        with session as (spark, received):
+            return _run_query(pipeline, spark, received, options.http)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
 
@@ -232,36 +209,6 @@ def _start_query(pipeline: "Pipeline", spark: "SparkSession") -> Any:
         raise ConfigError(failure(str(error))) from error
 
 
-def spark_properties(options: argparse.Namespace) -> dict[str, str]:
-    """The Spark properties of `--conf`. Raises RefusedError."""
-    settings = {}
-    for word in options.conf:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise RefusedError(f"--conf {word}: is not NAME=VALUE")
-        settings[name] = value
-    return settings
-
-
-def kafka_options(options: argparse.Namespace) -> dict[str, str]:
-    """`kafka.*` options from `-b`, `-F` and `-X`. Raises RefusedError."""
-    from kohort.spark import kafka_options
-
-    properties = client_properties(options, kafka_options.READS)
-    client_config(options, properties)
-    explicit = (word.partition("=")[0] for word in options.properties)
-    names = {LIBRDKAFKA.get(name, name) for name in explicit}
-    supported = {
-        name: value
-        for name, value in properties.items()
-        if name in names or name in kafka_options.KNOWN
-    }
-    return {
-        "bootstrap.servers": "localhost:9092",
-        "default.api.timeout.ms": str(timeout_ms(options)),
-    } | supported
-
-
 def _await_query(query: Any, unfit: str, received: list[int]) -> bool:
     """Show the progress until the query ends or a signal arrives; False if the query failed.
 
@@ -288,9 +235,3 @@ def _await_end(query: Any) -> None:
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while query.isActive and time.monotonic() < deadline:
         time.sleep(POLL_INTERVAL_S)
-
-
-def failure(error: str) -> str:
-    """The message of a Python error within Spark's error, or else the first line of that."""
-    causes = _CAUSE.findall(error)
-    return str(causes[-1]) if causes else error.strip().partition("\n")[0]
