@@ -19,7 +19,7 @@ from kohort.columnar.kernels import (
 Array: TypeAlias = Any
 Number: TypeAlias = Any
 
-# What `controls` says of a control record; `columns.CONTROLS` has the names. 0 is a record of data.
+# Kinds of control records in `controls`; `columns.CONTROLS` has their names. 0: a data record.
 COMMIT: Final = 1
 ABORT: Final = 2
 OTHER: Final = 3

@@ -1,6 +1,6 @@
 """The loop that folds committed offsets: what each record changes in its slot, and its row.
 
-It trusts what `slot_kernels` and Python (`history.call`) made of the records.
+It does not check the tables that `slot_kernels` and `history.call` have filled.
 """
 
 from typing import Any, Final, TypeAlias
@@ -129,7 +129,7 @@ def _close_minute(slots: Array, slot: Number, minutes: Array, registers: Array) 
 
 @helper
 def _advance_time(time: Number, slots: Array, minutes: Array, registers: Array) -> None:
-    """The running maximum of record time, and the minutes that end by it."""
+    """Set the largest time of the log so far, and close the minutes that end by it."""
     registers[LOG_TIME] = time
     minute = time // MINUTE_US
     if minute == registers[LOG_MINUTE]:
@@ -164,7 +164,7 @@ def _count(slots: Array, slot: Number, advance: Number, gap: Number, registers: 
 
 @helper
 def _emit(rows: Array, row: Number, slots: Array, out: Array, registers: Array) -> Number:
-    """A row of commits that never counts; where it is."""
+    """Write the row of a record that is not applied; returns its place in `out`."""
     at = registers[OUT]
     registers[OUT] += 1
     out[OUT_ROW, at] = row

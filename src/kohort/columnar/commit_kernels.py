@@ -49,9 +49,9 @@ OTHER: Final = 2
 BAD_KEY: Final = 3
 """The key has type 0 or 1, and does not follow the schema."""
 BAD_VALUE: Final = 4
-"""The key does, the value does not."""
+"""The key follows the schema, the value does not."""
 CONTROL: Final = 5
-"""A control record; this kernel does not decide that."""
+"""A control record; `history.record_table` sets this class."""
 
 _LAST_VERSION: Final = 4
 _REDPANDA_PREFIX: Final = 4

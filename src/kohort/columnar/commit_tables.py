@@ -9,7 +9,7 @@ from typing import Final
 from kohort.columnar.commit_kernels import DECODED
 
 NONE: Final = -(2**63)
-"""A time or number that is not known."""
+"""No time, or no number."""
 
 # More lines of the table of records. From the batch:
 LOG_OFFSET: Final = DECODED

@@ -34,7 +34,7 @@ BATCH_FIELDS: Final = [
     pa.field("transactional", pa.bool_()),
     pa.field("control", pa.string()),
 ]
-"""What a record's batch says. `batchOffset` is the base offset of the batch.
+"""The fields of a record's batch. `batchOffset` is the base offset of the batch.
 
 `producerId` and `producerEpoch` are null unless the producer was idempotent. `control` is null for
 a record of data, "commit" or "abort" for the end of a transaction, else "other".

@@ -137,9 +137,9 @@ def find_slots(
 ) -> Number:
     """Set `SLOT`, `SEEN` and `TOPIC_ID` of the rows from `start` on.
 
-    `creates`: 0 leaves the slot of an unknown key -1, 1 makes one, and 2 notes that the key occurs.
-    New slots are in `created`. A topic id that is not the slot's last one is `UNRESOLVED`. Returns
-    the first row that is not done: there is no room for another slot, or for its key in `arena`.
+    `creates`: 0 leaves the slot of a new key -1, 1 makes one, 2 also sets `LAST_SEEN`. `created`
+    has the new slots. A topic id that is not the slot's last one is `UNRESOLVED`. Returns the first
+    row that is not done: there is no room for another slot, or for its key in `arena`.
     """
     mask = np.int64(len(heads) - 1)
     for row in range(start, rows.shape[1]):
@@ -211,7 +211,10 @@ def link_slots(slots: Array, heads: Array, registers: Array) -> Number:
 
 @kernel(TABLE, INT64, INT64)
 def free_slots(slots: Array, heads: Array, registers: Array) -> Number:
-    """Free the slots that say nothing any more. Returns how many bytes of keys they had."""
+    """Free the slots without a value, an owner and records of open transactions.
+
+    Returns how many bytes their keys have.
+    """
     mask = np.int64(len(heads) - 1)
     freed = np.int64(0)
     for slot in range(registers[SLOTS]):

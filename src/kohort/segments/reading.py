@@ -34,7 +34,7 @@ def _refuse(loss: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """How records are read, and what happens to those that cannot be read."""
+    """Settings of a read, and of its losses: records that cannot be read."""
 
     include_headers: bool = False
     include_batch_fields: bool = True

@@ -29,7 +29,7 @@ class Directory:
     """A directory, to be used in any process."""
 
     uri: str = field(repr=False)
-    """A path or URI on the same file system, maybe with keys."""
+    """A path or URI on the same file system, maybe with credentials."""
     path: str
     """Of the directory itself, as its file system names it."""
 
@@ -53,7 +53,7 @@ class Directory:
         return Directory(self.uri, f"{self.path}/{name}")
 
     def entries(self) -> list[Entry]:
-        """What it has, in order of names. Raises KohortError."""
+        """Its files and directories, by name. Raises KohortError."""
         with _readable(str(self)):
             found = self._system.get_file_info(fs.FileSelector(self.path))
         return sorted(

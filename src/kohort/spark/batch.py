@@ -39,7 +39,7 @@ class BatchReader(TaskObject, DataSourceReader):
         self._plan = secrets.token_hex(8)
 
     def queries(self) -> Queries:
-        """What there is to read."""
+        """The queries of the partitions, offsets and ranges to read."""
         return OffsetQueries(self._options)
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -15,7 +15,7 @@ _SHORT_REST_S: Final = 0.0001
 _BUSY_RESTS: Final = 4
 """Seconds of rest for each second of work if other threads always compute."""
 _MAX_WORK_S: Final = 0.01
-"""Longest time of work that counts: longer, the thread did not ask, or has just begun."""
+"""Longest time of work that counts. Longer ones are pauses between calls, or before the first."""
 
 
 @dataclass(slots=True)
