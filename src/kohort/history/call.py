@@ -244,9 +244,4 @@ def _still_pending(table: RecordTable) -> Pending:
     if not len(at):
         return Pending.none()
     rows: Array = np.ascontiguousarray(table.rows[:, at])
-    sizes = rows[ck.METADATA_SIZE]
-    metadata: Array = np.empty(int(sizes.sum()), np.uint8)
-    parts = np.ascontiguousarray(rows[[ck.METADATA_AT, ck.METADATA_SIZE]])
-    ck.gather(table.values.data, table.earlier.metadata, len(metadata), parts, metadata)
-    rows[ck.METADATA_AT] = np.cumsum(sizes) - sizes - len(metadata)
-    return Pending(rows, metadata)
+    return Pending.of(rows, table.metadata(rows))

@@ -73,7 +73,7 @@ class CommitRows:
             "topic_id": _named(records[fk.TOPIC_ID], self._partitions.topic_ids),
             "committed": numbers(records[ck.COMMITTED], is_commit),
             "leader_epoch": unless_negative(records[ck.LEADER_EPOCH], pa.int32()),
-            "metadata": _metadata(records, is_commit, table),
+            "metadata": strings(table.metadata(records), records[ck.METADATA_SIZE], is_commit),
             "commit_time": _times(records[ck.COMMIT_TIME]),
             "expire_time": _times(records[ck.EXPIRE_TIME]),
             "origin": choice(records[fk.ORIGIN], _ORIGINS),
@@ -165,16 +165,6 @@ def unless_negative(values: Array, kind: pa.DataType | None = None) -> pa.Array:
 def _times(ms: Array) -> pa.Array:
     """Times in ms; -1 is none."""
     return numbers(np.clip(ms, -LATEST_MS, LATEST_MS) * 1000, ms != -1, TIME)
-
-
-def _metadata(records: _Lines, is_commit: Array, table: RecordTable) -> pa.Array:
-    sizes = records[ck.METADATA_SIZE]
-    total = int(sizes.sum())
-    data = np.empty(total, np.uint8)
-    if total:
-        parts = np.stack([records[ck.METADATA_AT], sizes])
-        ck.gather(table.values.data, table.earlier.metadata, total, parts, data)
-    return strings(data, sizes, is_commit)
 
 
 def _errors(table: RecordTable, at: Array, is_bad: Array) -> Columns:

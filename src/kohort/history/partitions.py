@@ -151,11 +151,18 @@ class Partitions:
 
     def _compact_arena(self) -> None:
         used = np.flatnonzero(self.slots[: self.registers[fk.SLOTS], fk.IS_USED])
-        parts = np.ascontiguousarray(self.slots[used][:, [fk.ARENA_AT, fk.ARENA_SIZE]].T)
-        arena = np.empty(len(self.arena), np.uint8)
-        end = ck.gather(self.arena, _NOTHING, len(arena), parts, arena)
-        self.slots[used, fk.ARENA_AT] = np.cumsum(parts[1]) - parts[1]
-        self.arena, self.registers[fk.ARENA_USED], self._garbage = arena, end, 0
+        keys, sizes = self.keys(used)
+        self.slots[used, fk.ARENA_AT] = np.cumsum(sizes) - sizes
+        self.arena = np.empty(len(self.arena), np.uint8)
+        self.arena[: len(keys)] = keys
+        self.registers[fk.ARENA_USED], self._garbage = len(keys), 0
+
+    def keys(self, slots: Array) -> tuple[Array, Array]:
+        """The keys of slots from the group on, one after the other, and their sizes."""
+        parts = np.ascontiguousarray(self.slots[slots][:, [fk.ARENA_AT, fk.ARENA_SIZE]].T)
+        keys: Array = np.empty(int(parts[1].sum()), np.uint8)
+        ck.gather(self.arena, _NOTHING, len(keys), parts, keys)
+        return keys, parts[1]
 
     def free(self) -> None:
         """Free slots that say nothing any more, if records have ended that may have been theirs."""

@@ -61,6 +61,13 @@ class Pending(NamedTuple):
     def none(cls) -> "Pending":
         return cls(np.empty((fk.RECORD_LINES, 0), np.int64), _NOTHING)
 
+    @classmethod
+    def of(cls, rows: Array, metadata: Array) -> "Pending":
+        """Records with their `METADATA_SIZE`; sets `METADATA_AT`."""
+        sizes = rows[ck.METADATA_SIZE]
+        rows[ck.METADATA_AT] = np.cumsum(sizes) - sizes - len(metadata)
+        return cls(rows, metadata)
+
     @property
     def size(self) -> int:
         return int(self.rows.shape[1])
@@ -86,6 +93,15 @@ class RecordTable(NamedTuple):
 
     def value(self, row: int) -> bytes | None:
         return self.values.at(row - self.first)
+
+    def metadata(self, records: Any) -> Array:
+        """The metadata of records, one after the other; `records`: lines of the table by number."""
+        sizes = records[ck.METADATA_SIZE]
+        data: Array = np.empty(int(sizes.sum()), np.uint8)
+        if len(data):
+            parts = np.stack([records[ck.METADATA_AT], sizes])
+            ck.gather(self.values.data, self.earlier.metadata, len(data), parts, data)
+        return data
 
 
 class _Scratch(threading.local):

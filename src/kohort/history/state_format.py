@@ -145,7 +145,7 @@ class PartitionsDump:
             & (slots[:, fk.LAST_SEEN] < seen_since)
         )
         used = np.flatnonzero((slots[:, fk.IS_USED] != 0) & ~says_nothing)
-        keys = _keys(partitions, used)
+        keys = strings(*partitions.keys(used), kind=pa.binary())
         order = pc.sort_indices(keys)
         self._keys = keys.take(order)
         self._slots = used[order.to_numpy()]
@@ -210,14 +210,6 @@ class _Renumbered:
         return list(self._numbers)[1:]
 
 
-def _keys(partitions: Partitions, used: Array) -> pa.Array:
-    slots = partitions.slots[used]
-    parts = np.ascontiguousarray(slots[:, [fk.ARENA_AT, fk.ARENA_SIZE]].T)
-    data: Array = np.empty(int(parts[1].sum()), np.uint8)
-    ck.gather(partitions.arena, data[:0], len(data), parts, data)
-    return strings(data, parts[1], kind=pa.binary())
-
-
 def _leave_out(values: Array, first_pending: Array) -> None:
     """Overwrite what says nothing, such as the gaps before a tombstone.
 
@@ -266,10 +258,8 @@ def _load_pending(batch: pa.RecordBatch, partitions: Partitions, slots: Array) -
         for has_id, *pair in rows[[ck.HAS_ID, ck.ID_HIGH, ck.ID_LOW]].T.tolist()
     ]
     texts = [text.encode() for text in batch.column("metadata").to_pylist()]
-    sizes = np.array([len(text) for text in texts], np.int64)
-    rows[ck.METADATA_SIZE] = sizes
-    rows[ck.METADATA_AT] = np.cumsum(sizes) - sizes - sizes.sum()
-    return Pending(rows, np.frombuffer(b"".join(texts), np.uint8))
+    rows[ck.METADATA_SIZE] = [len(text) for text in texts]
+    return Pending.of(rows, np.frombuffer(b"".join(texts), np.uint8))
 
 
 # --- the rest
