@@ -6,6 +6,8 @@ import pytest
 
 from kohort.cli.app import run
 from kohort.cli.history_build import broker_configs, keep
+from kohort.history.broker_configs import BROKER_CONFIGS, options_of_configs
+from kohort.history.group_fold import GroupOptions
 
 
 @pytest.mark.parametrize(
@@ -63,10 +65,8 @@ def test_ages_are_hours_days_and_weeks(text, hours):
 
 
 def test_configs_of_brokers_are_options_of_the_fold():
-    sources = pytest.importorskip("kohort.spark.history.sources", reason="PySpark is not installed")
-    numbers = {name: str(number) for number, name in enumerate(sources.BROKER_CONFIGS, 1)}
+    numbers = {name: str(number) for number, name in enumerate(BROKER_CONFIGS, 1)}
     configs = broker_configs(f"{name}={value}" for name, value in numbers.items())
-    options = sources.options_of_configs(configs)
-    assert options == sources.GroupOptions(
+    assert options_of_configs(configs) == GroupOptions(
         retention_ms=60_000, consumer_session_timeout_ms=2, consumer_heartbeat_interval_ms=3
     )

@@ -24,6 +24,7 @@ from kohort.cli.spark_commands import (
     spark_properties,
 )
 from kohort.errors import ConfigError, KohortError
+from kohort.history.broker_configs import BROKER_CONFIGS, options_of_configs
 from kohort.util.text import closest
 
 if TYPE_CHECKING:
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
 _KEEP: Final = re.compile(r"(\d+)([dhw])")
 _UNITS_MS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DEFAULT_EVERY: Final = "60 seconds"
-_BROKER_CONFIGS: Final = (
-    "offsets.retention.minutes",
-    "group.consumer.session.timeout.ms",
-    "group.consumer.heartbeat.interval.ms",
-)
-"""Those of `spark.history.sources`, which takes PySpark to import."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="config of the brokers whose files are read, if it is not Kafka's default: "
-        f"{', '.join(_BROKER_CONFIGS)}; repeatable",
+        f"{', '.join(BROKER_CONFIGS)}; repeatable",
     )
     add(
         "--strict",
@@ -125,11 +120,11 @@ def broker_configs(texts: Iterable[str]) -> dict[str, str]:
     configs: dict[str, str] = {}
     for text in texts:
         name, _, value = text.partition("=")
-        if name not in _BROKER_CONFIGS:
-            match = closest(name, _BROKER_CONFIGS)
+        if name not in BROKER_CONFIGS:
+            match = closest(name, BROKER_CONFIGS)
             hint = f"; is it {match}?" if match else ""
             raise RefusedError(
-                f"--broker-config {text}: is none of {', '.join(_BROKER_CONFIGS)}{hint}"
+                f"--broker-config {text}: is none of {', '.join(BROKER_CONFIGS)}{hint}"
             )
         if not (value.isascii() and value.isdecimal()):
             raise RefusedError(f"--broker-config {text}: {value!r} is not a number")
@@ -168,7 +163,6 @@ def _build(
 
     from kohort.spark.history import follow
     from kohort.spark.history.building import StoppedError, build
-    from kohort.spark.history.sources import options_of_configs
 
     try:
         if options.follow:

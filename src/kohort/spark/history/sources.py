@@ -6,12 +6,13 @@ The driver asks a source for the offsets of its log partitions. Tasks get a pick
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ConfigError, KohortError, unless_error
+from kohort.history.broker_configs import options_of_configs
 from kohort.history.group_fold import GroupOptions
 from kohort.history_files.folding import LogRange
 from kohort.spark import background, workers
@@ -31,24 +32,6 @@ _log: Final = logging.getLogger("kohort.history")
 
 Source: TypeAlias = "str | Mapping[str, str] | DataFrame"
 """Bootstrap servers, a path of segment files, `kafka.*` options, or archived records."""
-
-
-BROKER_CONFIGS: Final = {
-    "offsets.retention.minutes": ("retention_ms", 60_000),
-    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", 1),
-    "group.consumer.heartbeat.interval.ms": ("consumer_heartbeat_interval_ms", 1),
-}
-"""Config of brokers → option of the fold, and its unit in ms."""
-
-
-def options_of_configs(configs: Mapping[str, str | None]) -> GroupOptions:
-    """The options by the configs of a broker; Kafka's defaults where these have no number."""
-    numbers: dict[str, Any] = {
-        option: int(value) * unit
-        for name, (option, unit) in BROKER_CONFIGS.items()
-        if (value := configs.get(name) or "").isdecimal()
-    }
-    return replace(GroupOptions(), **numbers)
 
 
 class Offsets(NamedTuple):
