@@ -30,8 +30,8 @@ def build(recording: Recording, directory: Path, log: str = "whole", limit: int 
         return [fold_ranges(files, ranges, read, OPTIONS) for ranges in tasks]
 
     with opened_for_writing(files, 0) as history:
-        for reached in steps(planned(history.current, {}, ends), limit):
-            add_batch(history, planned(history.current, {}, reached), run, tasks=2, now_ms=0)
+        for batch_ends in steps(planned(history.current, {}, ends), limit):
+            add_batch(history, planned(history.current, {}, batch_ends), run, tasks=2, now_ms=0)
 
 
 def _end(records: pa.Table) -> int:

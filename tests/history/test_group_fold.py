@@ -44,7 +44,7 @@ def log() -> Log:
     return Log()
 
 
-def told(tables: Tables, table: str) -> list[Row]:
+def rows_of(tables: Tables, table: str) -> list[Row]:
     """The rows of a table, with those that have not ended."""
     return [*getattr(tables, table), *tables.open[table]]
 
@@ -52,12 +52,12 @@ def told(tables: Tables, table: str) -> list[Row]:
 def generations(tables: Tables) -> list[tuple[Any, ...]]:
     return [
         (row["type"], row["generation"], row["members"], row["ended_by"])
-        for row in told(tables, "generations")
+        for row in rows_of(tables, "generations")
     ]
 
 
 def ends(tables: Tables) -> dict[str, str | None]:
-    return {row["member_id"]: row["ended_by"] for row in told(tables, "members")}
+    return {row["member_id"]: row["ended_by"] for row in rows_of(tables, "members")}
 
 
 def ms(time: Any) -> int | None:
@@ -79,11 +79,11 @@ def test_a_group_is_created_synced_and_emptied(log: Log) -> None:
         ("classic", 3, ["a", "b"], "empty"),
         ("classic", 4, [], "open"),
     ]
-    rows = told(tables, "generations")
+    rows = rows_of(tables, "generations")
     assert [row["skipped"] for row in rows] == [0, 0, 1, 0]
     assert [ms(row["state_time"]) for row in rows] == [100, 200, 300, 400]
     assert all(row["complete"] for row in rows)
-    first, second, third = told(tables, "rebalances")
+    first, second, third = rows_of(tables, "rebalances")
     assert (first["joined"], first["added"], first["sync_ms"]) == (["a"], 2, 50)
     assert (second["joined"], second["sync_ms"]) == (["b"], 60)
     assert (second["moved"], second["kept"], second["added"], second["unassigned"]) == (1, 1, 0, 0)
@@ -132,22 +132,23 @@ def test_a_static_member_that_is_replaced_stays_in_its_generation(log: Log) -> N
     log.classic(100, 1, {"a1": (0,), "b": (1,)}, instances={"a1": "a"})
     log.classic(200, 1, {"a2": (0,), "b": (1,)}, instances={"a2": "a"}, joined=100)
     tables = fold_all(log.records)
-    (generation,) = told(tables, "generations")
+    (generation,) = rows_of(tables, "generations")
     assert (generation["members"], list(map(ms, generation["written"]))) == (
         ["a2", "b"],
         [100, 200],
     )
-    (rebalance,) = told(tables, "rebalances")
+    (rebalance,) = rows_of(tables, "rebalances")
     assert (rebalance["joined"], rebalance["replaced"]) == (["a1", "b"], ["a1"])
     assert (rebalance["moved"], rebalance["added"]) == (0, 2)
     assert ends(tables) == {"a1": "replaced", "a2": None, "b": None}
-    assert {row["member_id"]: row["replaces"] for row in told(tables, "members")} == {
+    assert {row["member_id"]: row["replaces"] for row in rows_of(tables, "members")} == {
         "a1": None,
         "a2": "a1",
         "b": None,
     }
     assert [
-        (row["partition"], row["member_id"], ms(row["to"])) for row in told(tables, "assignments")
+        (row["partition"], row["member_id"], ms(row["to"]))
+        for row in rows_of(tables, "assignments")
     ] == [(0, "a1", 200), (1, "b", None), (0, "a2", None)]
 
 
@@ -155,7 +156,7 @@ def test_a_replacement_in_another_generation_keeps_the_partitions(log: Log) -> N
     log.classic(100, 1, {"a1": (0,), "b": (1,)}, instances={"a1": "a"})
     log.classic(200, 2, {"a2": (0,), "b": (1,)}, instances={"a2": "a"})
     tables = fold_all(log.records)
-    rebalance = told(tables, "rebalances")[-1]
+    rebalance = rows_of(tables, "rebalances")[-1]
     assert (rebalance["replaced"], rebalance["kept"], rebalance["moved"]) == (["a1"], 2, 0)
 
 
@@ -165,8 +166,8 @@ def test_a_cooperative_follow_up_is_a_round_of_the_same_rebalance(log: Log) -> N
     log.classic(20_500, 3, {"a": (0,), "b": (1,)}, joined=20_495)
     log.classic(30_000, 4, {"a": (0,), "b": (1,)})
     tables = fold_all(log.records)
-    assert [row["generation"] for row in told(tables, "generations")] == [1, 2, 3, 4]
-    rows = told(tables, "rebalances")
+    assert [row["generation"] for row in rows_of(tables, "generations")] == [1, 2, 3, 4]
+    rows = rows_of(tables, "rebalances")
     assert [(row["generation"], row["rounds"]) for row in rows] == [(1, 1), (2, 2), (4, 1)]
     assert (rows[1]["moved"], rows[1]["kept"], rows[1]["unassigned"]) == (1, 1, 0)
     assert rows[1]["sync_ms"] == 15
@@ -176,16 +177,16 @@ def test_a_rebalance_long_after_is_not_a_round(log: Log) -> None:
     log.classic(1_000, 1, {"a": (0, 1)})
     log.classic(2_000, 2, {"a": (0,), "b": ()})
     log.classic(2_000 + SESSION_MS + 1, 3, {"a": (0,), "b": (1,)})
-    rows = told(fold_all(log.records), "rebalances")
+    rows = rows_of(fold_all(log.records), "rebalances")
     assert [(row["generation"], row["rounds"]) for row in rows] == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_a_group_of_another_protocol_type_has_members_without_partitions(log: Log) -> None:
     log.classic(100, 1, {"a": (0,)}, protocol_type="connect")
     tables = fold_all(log.records)
-    assert told(tables, "generations")[0]["protocol_type"] == "connect"
+    assert rows_of(tables, "generations")[0]["protocol_type"] == "connect"
     assert list(ends(tables)) == ["a"]
-    assert told(tables, "assignments") == []
+    assert rows_of(tables, "assignments") == []
 
 
 def test_the_standstill_is_the_pause_of_a_moved_partition_beyond_the_usual_gap(log: Log) -> None:
@@ -196,7 +197,7 @@ def test_the_standstill_is_the_pause_of_a_moved_partition_beyond_the_usual_gap(l
     log.commit(7_000, 0)
     log.commit(9_500, 1)
     log.classic(20_000, 3, {"a": (0,), "b": (1,)})
-    rows = told(fold_all(log.records), "rebalances")
+    rows = rows_of(fold_all(log.records), "rebalances")
     assert [row["standstill_ms"] for row in rows] == [None, 9_500 - 5_000 - 1_000, None]
 
 
@@ -225,7 +226,7 @@ def test_the_gap_since_the_last_commit_says_how_a_member_ended(
     tables = fold_all(log.records)
     assert ends(tables) == {"a": ended_by, "b": None}
     columns = ("left", "vanished", "out_of_poll_loop", "replaced", "unknown")
-    rebalance = told(tables, "rebalances")[-1]
+    rebalance = rows_of(tables, "rebalances")[-1]
     assert {name: rebalance[name] for name in columns if rebalance[name]} == {
         ended_by.replace(" of the ", "_of_").replace(" ", "_"): ["a"]
     }
@@ -265,13 +266,13 @@ def test_departures_in_front_of_the_complete_part_are_not_told(log: Log) -> None
     log.exact_since = 2
     log.classic(3_000, 3, {"b": (0, 1), "c": ()})
     tables = fold_all(log.records)
-    assert [row["complete"] for row in told(tables, "generations")] == [False, False, True]
-    rows = told(tables, "rebalances")
+    assert [row["complete"] for row in rows_of(tables, "generations")] == [False, False, True]
+    rows = rows_of(tables, "rebalances")
     assert [row["complete"] for row in rows] == [False, False, True]
     assert [row["joined"] for row in rows] == [None, None, ["c"]]
     assert rows[1]["unknown"] is None
     assert ends(tables) == {"a": None, "b": None, "c": None}
-    assert [row["complete"] for row in told(tables, "members")] == [False, False, True]
+    assert [row["complete"] for row in rows_of(tables, "members")] == [False, False, True]
 
 
 def test_a_record_that_is_not_readable_makes_the_next_rebalance_incomplete(log: Log) -> None:
@@ -281,7 +282,7 @@ def test_a_record_that_is_not_readable_makes_the_next_rebalance_incomplete(log: 
     log.classic(4_000, 5, {"b": (0,)})
     tables = fold_all(log.records)
     assert [row["error"] is None for row in tables.groups] == [True, False, True, True]
-    assert [row["complete"] for row in told(tables, "rebalances")] == [True, False, True]
+    assert [row["complete"] for row in rows_of(tables, "rebalances")] == [True, False, True]
 
 
 # --- consumer groups
@@ -313,8 +314,8 @@ def test_an_epoch_converges_when_all_members_have_reached_it(log: Log) -> None:
         ("consumer", 2, ["a"], "next"),
         ("consumer", 3, ["a", "b"], "open"),
     ]
-    assert [ms(row["state_time"]) for row in told(tables, "generations")] == [1_000, 2_099]
-    first, second = told(tables, "rebalances")
+    assert [ms(row["state_time"]) for row in rows_of(tables, "generations")] == [1_000, 2_099]
+    first, second = rows_of(tables, "rebalances")
     assert (first["joined"], first["converge_ms"], first["added"]) == (["a"], 0, 2)
     assert (second["joined"], second["converge_ms"]) == (["b"], 450)
     assert (second["moved"], second["kept"]) == (1, 1)
@@ -326,22 +327,22 @@ def test_an_epoch_converges_when_all_members_have_reached_it(log: Log) -> None:
             ms(row["pending_from"]),
             ms(row["to"]),
         )
-        for row in told(tables, "assignments")
+        for row in rows_of(tables, "assignments")
     ] == [
         (1, "a", 1_000, 2_200, 2_300),
         (0, "a", 1_000, None, None),
         (1, "b", 2_450, None, None),
     ]
-    assert {row["topic"] for row in told(tables, "assignments")} == {"t"}
+    assert {row["topic"] for row in rows_of(tables, "assignments")} == {"t"}
 
 
 def test_an_epoch_that_does_not_converge_lasts_until_the_next_one(log: Log) -> None:
     first_of_consumer_group(log)
     log.write(2_000, member("b"), epoch(3))
     log.write(2_700, member("c"), epoch(5))
-    rows = told(fold_all(log.records), "rebalances")
+    rows = rows_of(fold_all(log.records), "rebalances")
     assert [row["converge_ms"] for row in rows] == [0, 700, None]
-    skipped = [row["skipped"] for row in told(fold_all(log.records), "generations")]
+    skipped = [row["skipped"] for row in rows_of(fold_all(log.records), "generations")]
     assert skipped == [0, 0, 1]
 
 
@@ -351,7 +352,7 @@ def test_members_of_a_consumer_group_depart_with_the_epoch_after_their_tombstone
     log.write(3_000, *removed("a"), epoch(3), target_epoch(3))
     tables = fold_all(log.records)
     assert generations(tables) == [("consumer", 2, ["a"], "empty"), ("consumer", 3, [], "open")]
-    (_, last) = told(tables, "rebalances")
+    (_, last) = rows_of(tables, "rebalances")
     assert (last["left"], last["unassigned"]) == (["a"], 2)
     log.write(4_000, *ended())
     assert generations(fold_all(log.records))[-1] == ("consumer", 3, [], "deleted")
@@ -371,14 +372,14 @@ def test_a_static_consumer_that_is_away_is_replaced_without_an_epoch(log: Log) -
     log.write(1_000, member("a1", "a"), epoch(2), target_epoch(2), current("a1", 2, (0,)))
     log.write(2_000, current("a1", -2, (0,)))
     away = fold_all(log.records)
-    assert [row["member_id"] for row in told(away, "assignments")] == ["a1"]
+    assert [row["member_id"] for row in rows_of(away, "assignments")] == ["a1"]
     log.write(3_000, *removed("a1"), member("a2", "a"), target("a2", 0), current("a2", 2, (0,)))
     tables = fold_all(log.records)
     assert generations(tables) == [("consumer", 2, ["a2"], "open")]
-    (rebalance,) = told(tables, "rebalances")
+    (rebalance,) = rows_of(tables, "rebalances")
     assert (rebalance["joined"], rebalance["replaced"]) == (["a1"], ["a1"])
     assert ends(tables) == {"a1": "replaced", "a2": None}
-    assert told(tables, "members")[-1]["replaces"] == "a1"
+    assert rows_of(tables, "members")[-1]["replaces"] == "a1"
 
 
 def test_a_static_consumer_that_does_not_return_has_left(log: Log) -> None:
@@ -393,12 +394,12 @@ def test_partitions_are_known_by_the_topic_id_until_a_record_names_it(log: Log) 
     first_of_consumer_group(log)
     commits = Commits()
     assert {
-        row["topic"] for row in told(fold_all(log.records, commits=commits), "assignments")
+        row["topic"] for row in rows_of(fold_all(log.records, commits=commits), "assignments")
     } == {str(T)}
     log.commit(2_000, 0)
     commits = Commits()
     tables = fold_all(log.records, commits=commits)
-    assert {row["topic"] for row in told(tables, "assignments")} == {"t"}
+    assert {row["topic"] for row in rows_of(tables, "assignments")} == {"t"}
     owners = {tp.partition: owner for (_, tp), owner in commits.owners.items() if tp.topic == "t"}
     assert {partition: owner.member_id for partition, owner in owners.items() if owner} == {
         0: "a",
@@ -425,7 +426,7 @@ def test_the_cluster_names_topics_that_no_record_names(log: Log, named_at: int) 
     open_rows = fold.open_rows()["assignments"]
     fold.end_write()
     assert {row["topic"] for row in open_rows} == {"t"}
-    assert {row["topic"] for row in told(Tables.of(fold), "assignments")} == {"t"}
+    assert {row["topic"] for row in rows_of(Tables.of(fold), "assignments")} == {"t"}
     assert set(fold.topic_names.values()) == {"t"}
 
 
@@ -443,7 +444,7 @@ def test_a_partition_of_a_recreated_topic_is_its_new_owners(log: Log) -> None:
     )
     log.write(2_100, current("a", 2, (0,), (1,), UNREVOKED))
     log.write(2_200, current("a", 3))
-    rows = told(fold_all(log.records), "assignments")
+    rows = rows_of(fold_all(log.records), "assignments")
     assert [(row["topic"], row["partition"], row["member_id"], ms(row["to"])) for row in rows] == [
         ("t", 0, "a", 2_000),
         ("t", 1, "a", 2_200),
@@ -462,7 +463,7 @@ def test_a_recreated_topic_may_get_its_name_after_its_owner(log: Log) -> None:
     )
     offset = OffsetCommitValue(1, -1, "", 2_500, topic_id=again)
     log.write(2_500, OffsetCommitRecord(OffsetCommitKey("h", "t", 0), offset))
-    rows = told(fold_all(log.records), "assignments")
+    rows = rows_of(fold_all(log.records), "assignments")
     assert [(row["topic"], row["partition"], row["member_id"], ms(row["to"])) for row in rows] == [
         ("t", 0, "a", 2_000),
         ("t", 0, "b", None),
@@ -490,7 +491,7 @@ def test_the_protocol_of_an_epoch_is_the_assignor_that_most_members_name(log: Lo
         *(1_000, member("a", assignor="range"), member("b", assignor="uniform")),
         *(member("c", assignor="uniform"), epoch(2)),
     )
-    assert told(fold_all(log.records), "generations")[0]["protocol"] == "uniform"
+    assert rows_of(fold_all(log.records), "generations")[0]["protocol"] == "uniform"
 
 
 # --- conversions
@@ -516,15 +517,15 @@ def test_an_upgrade_keeps_life_members_and_partitions(log: Log) -> None:
         ("consumer", 3, ["a", "b"], "next"),
         ("consumer", 4, ["a", "b", "c"], "open"),
     ]
-    assert {row["life"] for row in told(tables, "generations")} == {0}
+    assert {row["life"] for row in rows_of(tables, "generations")} == {0}
     assert {row["life"] for row in tables.groups} == {0}
-    assert [row["skipped"] for row in told(tables, "generations")] == [None, 0, 0]
+    assert [row["skipped"] for row in rows_of(tables, "generations")] == [None, 0, 0]
     assert ends(tables) == {"a": None, "b": None, "c": None}
-    assert [(row["member_id"], ms(row["from"])) for row in told(tables, "assignments")] == [
+    assert [(row["member_id"], ms(row["from"])) for row in rows_of(tables, "assignments")] == [
         ("a", 1_000),
         ("b", 1_000),
     ]
-    assert [(row["joined"], row["kept"]) for row in told(tables, "rebalances")] == [
+    assert [(row["joined"], row["kept"]) for row in rows_of(tables, "rebalances")] == [
         (["a", "b"], 0),
         ([], 2),
         (["c"], 2),
@@ -545,14 +546,14 @@ def test_a_downgrade_removes_only_the_member_that_has_left(log: Log) -> None:
         ("consumer", 4, ["a", "b", "c"], "converted"),
         ("classic", 5, ["a", "b"], "open"),
     ]
-    assert {row["life"] for row in told(tables, "generations")} == {0}
+    assert {row["life"] for row in rows_of(tables, "generations")} == {0}
     assert ends(tables) == {"a": None, "b": None, "c": "unknown"}
-    last = told(tables, "rebalances")[-1]
+    last = rows_of(tables, "rebalances")[-1]
     assert (last["type"], last["unknown"], last["kept"], last["sync_ms"]) == (
         *("classic", ["c"], 2),
         None,
     )
-    assert [ms(row["from"]) for row in told(tables, "assignments")] == [1_000, 1_000]
+    assert [ms(row["from"]) for row in rows_of(tables, "assignments")] == [1_000, 1_000]
 
 
 def test_a_conversion_of_partitions_without_a_name_is_not_complete(log: Log) -> None:
@@ -562,7 +563,10 @@ def test_a_conversion_of_partitions_without_a_name_is_not_complete(log: Log) -> 
         *(2_000, classic_tombstone(), member("a", is_classic=True), epoch(3)),
         *(target_epoch(3), current("a", 3, (0,))),
     )
-    assert [row["complete"] for row in told(fold_all(log.records), "rebalances")] == [True, False]
+    assert [row["complete"] for row in rows_of(fold_all(log.records), "rebalances")] == [
+        True,
+        False,
+    ]
 
 
 def test_an_empty_group_of_the_other_type_ends_a_life(log: Log) -> None:
@@ -576,7 +580,7 @@ def test_an_empty_group_of_the_other_type_ends_a_life(log: Log) -> None:
     log.write(3_000, *removed("a"), epoch(3))
     log.write(4_000, *ended(), classic(0, joined=4_000))
     tables = fold_all(log.records)
-    rows = told(tables, "generations")
+    rows = rows_of(tables, "generations")
     assert [(row["type"], row["generation"], row["life"], row["ended_by"]) for row in rows] == [
         ("classic", 0, 0, "next"),
         ("classic", 1, 0, "empty"),
@@ -595,7 +599,7 @@ def test_a_group_that_had_only_commits_goes_on_in_that_life(log: Log) -> None:
         *(classic_tombstone(), member("a"), epoch(2), target_epoch(2), current("a", 2, (0,))),
     )
     tables = fold_all(log.records)
-    assert {row["life"] for row in (*tables.groups, *told(tables, "generations"))} == {0}
+    assert {row["life"] for row in (*tables.groups, *rows_of(tables, "generations"))} == {0}
 
 
 def test_the_tombstone_of_a_group_that_had_only_commits_leaves_no_state(log: Log) -> None:
@@ -635,7 +639,7 @@ def test_a_share_group_has_epochs_and_members(log: Log) -> None:
     tables = Tables.of(fold)
     assert [row["error"] for row in tables.groups] == [None] * 6
     assert generations(tables) == [("share", 2, ["a"], "open")]
-    assert told(tables, "rebalances")[0]["converge_ms"] == 0
+    assert rows_of(tables, "rebalances")[0]["converge_ms"] == 0
     assert fold.topic_names == {T: "t"}
     assert fold.subscribes(G, "t")
     assert '"topic": "t"' in tables.groups[-1]["other"]["json"]
@@ -699,7 +703,7 @@ def test_groups_that_share_a_batch_are_apart(log: Log) -> None:
         *(classic_tombstone(), classic_tombstone("h")),
     )
     tables = fold_all(log.records)
-    assert [(row["group"], row["ended_by"]) for row in told(tables, "generations")] == [
+    assert [(row["group"], row["ended_by"]) for row in rows_of(tables, "generations")] == [
         ("g", "deleted"),
         ("h", "deleted"),
     ]
@@ -708,7 +712,7 @@ def test_groups_that_share_a_batch_are_apart(log: Log) -> None:
 def test_a_static_member_may_return_with_a_former_member_id(log: Log) -> None:
     for time, member_id in enumerate(("a1", "a2", "a1"), start=1):
         log.classic(time * 100, 1, {member_id: (0,)}, instances={member_id: "a"}, joined=100)
-    (rebalance,) = told(fold_all(log.records), "rebalances")
+    (rebalance,) = rows_of(fold_all(log.records), "rebalances")
     assert (rebalance["replaced"], rebalance["added"], rebalance["moved"]) == (["a1", "a2"], 1, 0)
 
 
@@ -718,9 +722,9 @@ def test_rows_that_began_before_the_complete_part_are_not_complete(log: Log) -> 
     log.exact_since = 1
     log.classic(90_000, 2, {"b": (0, 1)})
     tables = fold_all(log.records)
-    assert [row["complete"] for row in told(tables, "generations")] == [False, True]
-    assert [row["joined"] for row in told(tables, "rebalances")] == [None, []]
-    assert {row["member_id"]: row["complete"] for row in told(tables, "members")} == {
+    assert [row["complete"] for row in rows_of(tables, "generations")] == [False, True]
+    assert [row["joined"] for row in rows_of(tables, "rebalances")] == [None, []]
+    assert {row["member_id"]: row["complete"] for row in rows_of(tables, "members")} == {
         "a": False,
         "b": True,
     }

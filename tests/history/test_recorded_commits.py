@@ -56,13 +56,13 @@ def test_a_compacted_log_knows_no_committed_offset_that_is_wrong(name: str) -> N
                 assert found[key]["committed"] == offset, (snapshot["what"], key)
         for key, row in found.items():
             assert shown(snapshot).get(key) == row["committed"], (snapshot["what"], key)
-        known = {
+        exact = {
             key
             for key, row in found.items()
             if exact_from[row["log_partition"]] is not None
             and exact_from[row["log_partition"]] <= ends[row["log_partition"]]
         }
-        assert known <= shown(snapshot).keys(), snapshot["what"]
+        assert exact <= shown(snapshot).keys(), snapshot["what"]
 
 
 @each_log

@@ -1,4 +1,4 @@
-"""What is known of a log partition: what was read, and where compaction removed records.
+"""Coverage of a log partition: what was read, and where compaction removed records.
 
 The first record whose key occurred before is where the log is complete from: below it, the cleaner
 leaves each key once. If transactions are open there, the log is complete behind their ends: the

@@ -183,7 +183,7 @@ class GroupChanges:
                 self._commits.assign(state.group, tp, None)
 
     def rename_topic(self, state: GroupState, topic_id: str, name: str) -> None:
-        """Partitions known by the id of their topic are from now on known by its name."""
+        """Partitions with the id of their topic get its name."""
         owned, before = state.partitions.owned, state.partitions.before
         for tp in [tp for tp in before if tp.topic == topic_id]:
             before[TopicPartition(name, tp.partition)] = before.pop(tp)

@@ -115,7 +115,7 @@ class GroupFold:
                 self.name_topic(UUID(topic_id), name)
 
     def awaits_name(self, topic_id: UUID) -> bool:
-        """Whether a group knows partitions of the topic only by its id."""
+        """Whether a group has partitions under the topic's id."""
         return self._names.is_awaited(topic_id)
 
     # --- groups now; only between writes, so after `end_write`

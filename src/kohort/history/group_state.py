@@ -141,7 +141,7 @@ class Partitions(NamedTuple):
             self.successors[former] = next_
 
     def heir(self, member_id: str) -> str:
-        """The member id by which a member is now known."""
+        """The present member id of a member."""
         while (successor := self.successors.get(member_id)) is not None:
             member_id = successor
         return member_id

@@ -1,8 +1,8 @@
-"""What the two halves of the fold know of each other.
+"""What the fold of commits and the fold of groups ask each other.
 
-Commits and groups share one log partition, and each half needs facts of the other at the position
-of a record: the groups when a partition was committed last, the commits who owned it. Everything
-here is as of the record that is applied.
+Commits and groups share one log partition, and each fold needs facts of the other at the
+position of a record: the groups when a partition was committed last, the commits who owned it.
+Everything here is as of the record that is applied.
 """
 
 from typing import NamedTuple, Protocol

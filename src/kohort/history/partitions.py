@@ -1,7 +1,7 @@
 """The partitions of all groups of a log partition: a slot for each, and names for their numbers.
 
-A slot is freed when its offset is deleted, no open transaction has one, and nobody owns it. While
-it is not known from where on the log is complete, slots stay: a key that occurs again says so.
+A slot is freed when its offset is deleted, no open transaction has one, and nobody owns it. Until
+the offset is found from which on the log is complete, slots stay: a key that occurs again shows it.
 """
 
 from collections.abc import Iterable
@@ -165,7 +165,7 @@ class Partitions:
         return keys, parts[1]
 
     def free(self) -> None:
-        """Free slots that say nothing any more, if records have ended that may have been theirs."""
+        """Free slots without state, if records have ended that may have been theirs."""
         if self.registers[fk.MAYBE_FREE]:
             self._garbage += slot_kernels.free_slots(self.slots, self.heads, self.registers)
             self.registers[fk.MAYBE_FREE] = 0

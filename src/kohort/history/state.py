@@ -26,7 +26,7 @@ MANY_NAMES: Final = 20_000
 
 
 class State:
-    """What the fold knows of a log partition at `next_offset`."""
+    """The state of the fold of a log partition, at `next_offset`."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class State:
         return records if is_new.all() else records.filter(pa.array(is_new))
 
     def end_write(self) -> None:
-        """The next record is a commit or a marker: learn what the groups' records before mean."""
+        """The next record is a commit or a marker: apply the groups' records before it."""
         if not self.changed_groups:
             return
         self.groups.end_write()
@@ -111,12 +111,12 @@ class State:
         self.partitions.groups[self.partitions.group_number(group), fk.GROUP_LIFE] = -1
 
     def free(self) -> None:
-        """Forget what says nothing any more."""
+        """Free the slots of partitions without state."""
         if self.coverage.repeated_from is not None:
             self.partitions.free()
 
     def pruned(self) -> "State":
-        """The same state without names that nothing has any more, if many were added."""
+        """The same state without unused names, if many were added."""
         if self.partitions.names < MANY_NAMES + 2 * self._names_at_first:
             return self
         return State.from_arrow(self.to_arrow())
@@ -127,7 +127,7 @@ class State:
         """Rows of what has not ended, by table.
 
         Generations, rebalances, members, assignments and minutes have null ends. Commits are those
-        of open transactions, and tombstones whose cause is not known yet.
+        of open transactions, and tombstones whose cause is not decided yet.
         """
         exact_since = self.coverage.exact_since(self.next_offset - 1)
         rows = {

@@ -28,7 +28,7 @@ Batch: TypeAlias = int
 
 
 class Tombstone(NamedTuple):
-    """The deletion of an offset, and what was known then."""
+    """The deletion of an offset, and evidence of its cause."""
 
     log_offset: int
     topic: str
@@ -49,7 +49,7 @@ class _Deletion:
     """Whether the group's tombstone is there too."""
 
     def is_over(self, log_time: int) -> bool:
-        """Whether it had no more records by this time of the log, and its cause is known."""
+        """Whether it has no more records from this time of the log on: its cause can be decided."""
         return self.log_time + _TOGETHER_US < log_time
 
     @property
@@ -59,7 +59,7 @@ class _Deletion:
 
 
 class Tombstones:
-    """Rows of tombstones whose cause is not known yet."""
+    """Rows of tombstones whose cause is not decided yet."""
 
     def __init__(self) -> None:
         self.rows: pa.RecordBatch = pa.RecordBatch.from_pylist([], COMMITS)
@@ -105,7 +105,7 @@ class Tombstones:
         return None if deletion is None else deletion.is_expired
 
     def resolve(self, rows: pa.RecordBatch, log_time: int) -> pa.RecordBatch:
-        """Add rows, whose cause is null. Returns the rows whose cause is known now, with it.
+        """Add rows, whose cause is null. Returns the rows whose cause is decided now, with it.
 
         `log_time`: at the last record that was folded.
         """

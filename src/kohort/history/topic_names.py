@@ -1,4 +1,4 @@
-"""Names of topics whose partitions are known by topic id."""
+"""Names of topics whose partitions have only a topic id in records."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -42,7 +42,7 @@ class TopicNames:
         return any(group in groups for groups in self._unnamed.values())
 
     def learn(self, topic_id: UUID, name: str) -> tuple[str, ...]:
-        """Returns the groups that know partitions of the topic by its id. The first name stays."""
+        """Returns the groups with partitions under the topic's id. The first name stays."""
         if topic_id in self.by_id:
             return ()
         text = str(topic_id)
@@ -50,5 +50,5 @@ class TopicNames:
         return tuple(self._unnamed.pop(text, ()))
 
     def is_awaited(self, topic_id: UUID) -> bool:
-        """Whether a group knows partitions of the topic by its id."""
+        """Whether a group has partitions under the topic's id."""
         return str(topic_id) in self._unnamed

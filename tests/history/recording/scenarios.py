@@ -256,11 +256,11 @@ def _restart_static(stage: Stage, client: str, instance: str) -> None:
 def _commit(stage: Stage, group: str, topic: str, *offsets: int) -> None:
     """Commit offsets of the first partitions as a consumer without a membership."""
     consumer = Consumer({"bootstrap.servers": stage.broker.address, "group.id": group})
-    wanted = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
-    consumer.commit(offsets=wanted, asynchronous=False)
+    committed = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
+    consumer.commit(offsets=committed, asynchronous=False)
     consumer.close()
-    told = {f"{topic}-{number}": offset for number, offset in enumerate(offsets)}
-    stage.note("simple", group, "committed", offsets=told)
+    by_partition = {f"{topic}-{number}": offset for number, offset in enumerate(offsets)}
+    stage.note("simple", group, "committed", offsets=by_partition)
 
 
 def _transactions(stage: Stage) -> None:
