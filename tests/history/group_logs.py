@@ -89,6 +89,14 @@ def apply(fold: GroupFold, commits: Commits, record: Logged) -> None:
         commits.commit(group, TopicPartition(topic, partition), record.at)
 
 
+def resumed(fold: GroupFold, commits: Commits) -> GroupFold:
+    """A fold that continues from the dumped state, with the rows so far."""
+    loaded = GroupFold(log_partition=0, commits=commits)
+    loaded.load(fold.dump())
+    loaded.rows |= fold.rows
+    return loaded
+
+
 def fold_all(
     log: Iterable[Logged],
     *,

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from history.group_logs import Commits, Logged, Row, Tables, apply
+from history.group_logs import Commits, Logged, Row, Tables, apply, resumed
 from kohort.coordinator import records
 from kohort.coordinator.classic import Group
 from kohort.coordinator.consumer.group import ConsumerGroup
@@ -234,7 +234,6 @@ class HistoryOfBench:
         """All topics that the bench has had."""
         self.fold, self.commits = _new()
         self._resumed, self._resumed_commits = _new()
-        self._resumed_rows: dict[str, list[Any]] = {name: [] for name in self.fold.rows}
 
     def read(self) -> Tables:
         """Fold what the log has more. Returns the rows so far."""
@@ -245,14 +244,10 @@ class HistoryOfBench:
         for record in logged(self._bench.rows[self._next :]):
             apply(self.fold, self.commits, record)
             apply(self._resumed, self._resumed_commits, record)
-            state = self._resumed.dump()
-            for name, rows in self._resumed.rows.items():
-                self._resumed_rows[name] += rows
-            self._resumed = GroupFold(log_partition=0, commits=self._resumed_commits)
-            self._resumed.load(state)
+            self._resumed = resumed(self._resumed, self._resumed_commits)
         self._next = len(self._bench.rows)
         assert self._resumed.dump() == self.fold.dump()
-        assert self._resumed_rows == self.fold.rows
+        assert self._resumed.rows == self.fold.rows
         assert self._resumed.open_rows() == self.fold.open_rows()
         assert self.fold.topic_names.items() <= self.names.items()
         return Tables.of(self.fold)

@@ -24,7 +24,7 @@ from history.group_log_builder import (
     target,
     target_epoch,
 )
-from history.group_logs import Commits, Row, Tables, apply, fold_all
+from history.group_logs import Commits, Row, Tables, apply, fold_all, resumed
 from kohort.coordinator.consumer_records import (
     CurrentMemberAssignmentRecord,
     CurrentMemberAssignmentValue,
@@ -416,10 +416,7 @@ def test_the_cluster_names_topics_that_no_record_names(log: Log, named_at: int) 
     cut = named_at % len(log.records)
     for record in log.records[:cut]:
         apply(fold, commits, record)
-    dumped, rows = fold.dump(), fold.rows
-    fold = GroupFold(log_partition=0, commits=commits)
-    fold.load(dumped)
-    fold.rows |= rows
+    fold = resumed(fold, commits)
     fold.name_topics({str(T): "t", str(UUID(int=9)): "other"})
     for record in log.records[cut:]:
         apply(fold, commits, record)
