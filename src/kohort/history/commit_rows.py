@@ -13,7 +13,7 @@ from kohort.history.arrow_columns import batch, choice, constant, numbers, strin
 from kohort.history.coverage import Coverage
 from kohort.history.partitions import Names, Partitions
 from kohort.history.record_table import Pending, RecordTable, Strings
-from kohort.history.schema import COMMITS, LATEST_MS, MINUTES, TIME
+from kohort.history.schema import COMMITS, COMMITTED, LATEST_MS, MINUTES, TIME
 
 Array: TypeAlias = Any
 Columns: TypeAlias = dict[str, pa.Array]
@@ -116,6 +116,19 @@ class CommitRows:
             "longest_gap_ms": unless_negative(lines[fk.MINUTES_GAP].copy()),
         }
         return batch(columns, MINUTES, lines.shape[1])
+
+    def committed(self, lines: Array) -> pa.RecordBatch:
+        """Rows of COMMITTED."""
+        groups, topics, partitions, offsets, times = lines
+        columns = {
+            "log_partition": constant(self._log_partition, pa.int32(), lines.shape[1]),
+            "group": _named(groups, self._partitions.group_names),
+            "topic": _named(topics, self._partitions.topics),
+            "partition": numbers(partitions, None, pa.int32()),
+            "committed": numbers(offsets),
+            "in_force_time": numbers(times, None, TIME),
+        }
+        return batch(columns, COMMITTED, lines.shape[1])
 
 
 def position_columns(log_partition: int, records: "Array | _Lines") -> Columns:

@@ -117,6 +117,8 @@ def member_row(
         "to_offset": _offset(end),
         "ended_by": ended_by if end.is_exact else None,
         "replaces": member.replaces,
+        "topics": sorted(set(state.topics_of(member))),
+        "assignors": member.assignors,
         "complete": _is_complete(member, end),
     }
 

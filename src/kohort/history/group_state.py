@@ -57,6 +57,13 @@ class Member:
     is_away: bool = False
     """A static member that left and will return."""
     replaces: str | None = None
+    protocols: tuple[str, ...] = ()
+    """Assignors of a classic member of a consumer group."""
+
+    @property
+    def assignors(self) -> list[str]:
+        """The assignors that its record names; a record of a classic group has the chosen one."""
+        return [self.assignor] if self.assignor is not None else list(self.protocols)
 
 
 @dataclass(slots=True)
@@ -215,11 +222,12 @@ class GroupState:
             and self.member_counts[STABLE, epoch] == len(self.members)
         )
 
+    def topics_of(self, member: Member) -> tuple[str, ...]:
+        """The topics that a member is subscribed to."""
+        return member.topics + self.regexes.get(member.regex or "", ())
+
     def subscribes(self, topic: str) -> bool:
-        return any(
-            topic in member.topics or topic in self.regexes.get(member.regex or "", ())
-            for member in self.members.values()
-        )
+        return any(topic in self.topics_of(member) for member in self.members.values())
 
     # --- JSON
 
@@ -291,7 +299,7 @@ def _names(class_: type) -> tuple[str, ...]:
 
 def _member(values: list[Any]) -> Member:
     member = Member(*values)
-    member.topics = tuple(member.topics)
+    member.topics, member.protocols = tuple(member.topics), tuple(member.protocols)
     return member
 
 

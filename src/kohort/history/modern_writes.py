@@ -237,3 +237,4 @@ def _update(member: Member, content: Mapping[str, Any]) -> None:
     member.regex, member.assignor = content["regex"], content["assignor"]
     member.rebalance_timeout_ms = content["rebalance_timeout_ms"]
     member.session_timeout_ms = content["session_timeout_ms"]
+    member.protocols = tuple(each["name"] for each in content["protocols"] or ())

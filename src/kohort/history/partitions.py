@@ -215,6 +215,13 @@ class Partitions:
         columns += [fk.VALUE, fk.MINUTE_SUM, fk.MINUTE_LEAST, fk.MINUTE_GAP]
         return np.ascontiguousarray(slots[:, columns].T)
 
+    def committed(self) -> Array:
+        """Lines of the commits in force: group, topic, partition, offset, time in µs."""
+        slots = self.slots[: self.registers[fk.SLOTS]]
+        slots = slots[(slots[:, fk.IS_USED] != 0) & (slots[:, fk.HAS_VALUE] != 0)]
+        columns = [fk.GROUP, fk.TOPIC, fk.NUMBER_OF, fk.VALUE, fk.VALUE_TIME]
+        return np.ascontiguousarray(slots[:, columns].T)
+
     def slot(self, group: str, tp: TopicPartition, *, create: bool = False) -> int:
         """The slot of a partition; -1 if it has none."""
         slot = self._found.get((group, tp), -1)

@@ -254,6 +254,8 @@ MEMBERS: Final = pa.schema([
     pa.field("ended_by", pa.string()),
     # left | vanished | out of the poll loop | replaced | unknown | group ended; null: still there
     pa.field("replaces", pa.string()),
+    pa.field("topics", STRINGS),  # subscribed last, those that a regular expression matched too
+    pa.field("assignors", STRINGS),  # named last, if the record has them
     pa.field("complete", pa.bool_()),
 ])  # fmt: skip
 
@@ -314,6 +316,38 @@ COVERAGE: Final = pa.schema([
 ])  # fmt: skip
 """One row per log partition: what the tables know. Outside of `gaps`, everything is exact. In
 a gap, from its hole to where the log is complete again, records were removed before their read."""
+
+COMMITTED: Final = pa.schema([
+    pa.field("log_partition", pa.int32()),
+    pa.field("group", pa.string()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("committed", pa.int64()),
+    pa.field("in_force_time", TIME),
+])  # fmt: skip
+"""The commit of each partition that is in force at one moment. Not a stored table."""
+
+LAG: Final = pa.schema([
+    pa.field("group", pa.string()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("time", TIME),
+    pa.field("committed", pa.int64()),
+    pa.field("start", pa.int64()),
+    pa.field("end", pa.int64()),
+    pa.field("lag", pa.int64()),
+    pa.field("lag_ms", pa.int64()),
+    pa.field("lost", pa.int64()),
+    pa.field("method", pa.string()),
+    pa.field("confidence_ms", pa.int64()),
+    pa.field("velocity", pa.float64()),  # records/s; positive: lag grows
+    pa.field("trend", pa.string()),  # growing | falling | steady
+    pa.field("catch_up_ms", pa.int64()),
+    pa.field("loss_ms", pa.int64()),
+    pa.field("case", pa.string()),
+    # ok | no commit | retention passed | stale end | markers | upper bound
+])  # fmt: skip
+"""Lag at the times of samples. Not a stored table: it is computed from commits and samples."""
 
 TABLES: Final = {
     "commits": COMMITS,

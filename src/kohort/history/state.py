@@ -143,6 +143,11 @@ class State:
             for name, schema in TABLES.items()
         }
 
+    def committed(self) -> pa.RecordBatch:
+        """The commit of each partition that is in force now: rows of COMMITTED."""
+        made = CommitRows(self.log_partition, self.partitions)
+        return made.committed(self.partitions.committed())
+
     def coverage_row(self) -> pa.RecordBatch:
         """The row of `coverage`."""
         producers = len(np.unique(self.pending.rows[fk.PRODUCER_ID]))

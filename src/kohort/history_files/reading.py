@@ -1,8 +1,8 @@
 """Reads the rows of one group from a history, without Spark."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -14,12 +14,9 @@ from kohort.history.state import State
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.moments import CUTS, Cut, is_in_gap, validate_kept
 from kohort.history_files.snapshot import Snapshot
-from kohort.history_files.table_files import parquet_errors
+from kohort.history_files.stored_rows import NO_CUT, RECORDED, StoredRows
 
 Row = dict[str, Any]
-NO_CUT: Final = 2**63 - 1
-_RECORDED: Final = ("commits", "groups")
-"""The tables that together have a row for each record."""
 
 
 class GroupReader:
@@ -31,6 +28,7 @@ class GroupReader:
         """Raises ConfigError for a time of which rows were removed; KohortError."""
         self._files = directory.files
         self._snapshot = directory.snapshot()
+        self._rows = StoredRows(self._files, self._snapshot)
         self._group = group
         self.moment = moment
         if moment is not None:
@@ -51,9 +49,9 @@ class GroupReader:
             return None
         expected = partition_for(self._group, numbers[-1] + 1)
         for filters in ([("log_partition", "=", expected)], []):
-            for table in _RECORDED:
+            for table in RECORDED:
                 names = [*filters, ("group", "=", self._group)]
-                found = self._stored(table, names, ["log_partition"])
+                found = self._rows.read(table, names, ["log_partition"])
                 if found.num_rows:
                     return int(found["log_partition"][0].as_py())
         return None
@@ -68,20 +66,18 @@ class GroupReader:
 
     def _cut(self) -> int:
         """The first offset of the log partition whose record is later than the moment."""
-        cut = NO_CUT
-        for table in _RECORDED:
-            later = [("log_partition", "=", self.log_partition), ("time", ">", self.moment)]
-            found = self._stored(table, later, ["log_offset"])
-            if found.num_rows:
-                cut = min(cut, pc.min(found["log_offset"]).as_py())
-        return cut
+        if self.moment is None or self.log_partition is None:
+            return NO_CUT
+        number = self.log_partition
+        cuts = self._rows.first_offsets(self.moment, [number], is_later=True)
+        return cuts.get(number, NO_CUT)
 
     def groups(self) -> list[str]:
         """The ids of all groups."""
         names = {
             name
-            for table in _RECORDED
-            for name in pc.unique(self._stored(table, (), ["group"])["group"]).to_pylist()
+            for table in RECORDED
+            for name in pc.unique(self._rows.read(table, (), ["group"])["group"]).to_pylist()
         }
         return sorted(name for name in names if name is not None)
 
@@ -98,17 +94,13 @@ class GroupReader:
 
     def rows(self, table: str) -> list[Row]:
         """The rows of a table, as they were, by their offset."""
-        cut = CUTS[table]
-        rows = [row for row in self.table(table).to_pylist() if row[cut.begins] < self.cut]
-        return [
-            _cut_row(row, cut, self.cut) for row in sorted(rows, key=lambda row: row[cut.begins])
-        ]
+        return cut_rows(table, self.table(table).to_pylist(), self.cut)
 
     def table(self, table: str, filters: Sequence[tuple[str, str, Any]] = ()) -> pa.Table:
         """The rows of a table as they are now, stored and open ones."""
         of_group = ("group", "=", self._group)
         partition = ("log_partition", "=", self.log_partition)
-        stored = self._stored(table, [partition, of_group, *filters])
+        stored = self._rows.read(table, [partition, of_group, *filters])
         open_rows = self._open_rows(table)
         if filters:
             open_rows = open_rows.filter(pq.filters_to_expression(list(filters)))
@@ -120,23 +112,12 @@ class GroupReader:
             return schema.empty_table()
         return pa.Table.from_batches([rows], schema).filter(pc.field("group") == self._group)
 
-    def _stored(
-        self,
-        table: str,
-        filters: Sequence[tuple[str, str, Any]],
-        columns: Sequence[str] | None = None,
-    ) -> pa.Table:
-        names = list(TABLES[table].names if columns is None else columns)
-        schema = pa.schema([TABLES[table].field(name) for name in names])
-        parts = [schema.empty_table()]
-        for path in self._paths(table):
-            with self._files.open(path) as source, parquet_errors(path):
-                part = pq.read_table(source, columns=names, filters=list(filters) or None)
-            parts.append(part.select(names).cast(schema))
-        return pa.concat_tables(parts)
 
-    def _paths(self, table: str) -> Iterator[str]:
-        return (file.path for file in self._snapshot.files if file.table == table)
+def cut_rows(table: str, rows: Iterable[Row], offset: int) -> list[Row]:
+    """The rows of a table of one log partition as they were at `offset`, by their own offsets."""
+    cut = CUTS[table]
+    seen = [row for row in rows if row[cut.begins] < offset]
+    return [_cut_row(row, cut, offset) for row in sorted(seen, key=lambda row: row[cut.begins])]
 
 
 def _cut_row(row: Row, cut: Cut, offset: int) -> Row:

@@ -1,0 +1,262 @@
+"""Reads whole groups from a history, one after the other, in bounded memory and without Spark.
+
+    for history in group_histories(directory, since=yesterday):
+        print(history.group, len(history.rebalances), history.commits.num_rows)
+
+Each log partition is read once. If it has many rows, it is read in parts of some groups. So memory
+holds the rows of a part: about `PART_ROWS`, or those of one group that has more.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from kohort.history.group_fold import GroupOptions
+from kohort.history.schema import LAG
+from kohort.history.state import State
+from kohort.history_files.directory import HistoryDirectory
+from kohort.history_files.log_partition_rows import COMMIT_COLUMNS, LISTED, LogPartitionRows, Period
+from kohort.history_files.moments import validate_kept
+from kohort.history_files.reading import Row
+from kohort.history_files.stored_rows import NO_CUT, Filter, StoredRows
+
+PART_ROWS: Final = 500_000
+"""Rows that are read at once: some 300 MB."""
+DICT_WEIGHT: Final = 8
+"""A row as a dict takes the memory of so many rows of a table."""
+_COUNTED: Final = ("commits", "minutes", "generations", "members", "assignments")
+"""Tables that together have rows of each group, and most of all rows."""
+_KEY: Final = ["log_partition", "group"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHistory:
+    """What the history has of a group in a period."""
+
+    group: str
+    log_partitions: tuple[int, ...]
+    """Mostly one. A group has several if the number of log partitions was changed."""
+    since: datetime | None
+    """Begin of the period; None: that of the history."""
+    end: datetime | None
+    """End of the period, by default the latest time of the whole log; None: no record."""
+    generations: list[Row]
+    """Those that had not ended before `since`, in order; so are members and assignments."""
+    rebalances: list[Row]
+    """Those that began in the period, in order."""
+    members: list[Row]
+    assignments: list[Row]
+    commits: pa.Table
+    """COMMITS that came into force in the period, in that order."""
+    earlier: pa.Table
+    """COMMITTED at `since`, as far as it is known. Empty without `since`."""
+    open_commits: pa.Table
+    """COMMITS of transactions that had not ended."""
+    minutes: pa.Table
+    """MINUTES of the period, in order. The last one of a partition may not be over."""
+    lag: pa.Table
+    """LAG at the times of samples; empty if there are none."""
+    coverage: list[Row]
+    """Of each log partition, as of now."""
+    options: GroupOptions
+    """Configs of the brokers by which the log was folded."""
+    is_complete: bool
+    """Whether no record of the period is missing. Else what is not here may have happened."""
+
+
+def group_histories(
+    directory: HistoryDirectory,
+    groups: Collection[str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    *,
+    commit_columns: Sequence[str] = COMMIT_COLUMNS,
+) -> Iterator[GroupHistory]:
+    """All groups, or the named ones that have rows: by log partition, then in order of their ids.
+
+    `until` shows all rows as they were then. `commit_columns`: those that `commits` is to have,
+    beside the key, the position and what was in force before.
+
+    Raises ConfigError for a time of which rows were removed; KohortError.
+    """
+    reader = _Reader(directory, since, until, commit_columns)
+    if groups is not None and not groups:
+        return
+    for part in reader.parts(None if groups is None else set(groups)):
+        yield from reader.read(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Groups that are read at once, and their log partitions."""
+
+    log_partitions: tuple[int, ...]
+    groups: tuple[str, ...]
+
+
+_Sizes: TypeAlias = dict[str, Counter[int]]
+"""Group → log partition → about how many rows it has there."""
+
+
+class _Reader:
+    """Reads the groups of one snapshot."""
+
+    def __init__(
+        self,
+        directory: HistoryDirectory,
+        since: datetime | None,
+        until: datetime | None,
+        commit_columns: Sequence[str],
+    ) -> None:
+        self._files = directory.files
+        self._snapshot = directory.snapshot()
+        self._stored = StoredRows(self._files, self._snapshot)
+        if until is not None:
+            validate_kept(self._snapshot, until)
+        self._since = None if since is None else since.astimezone(UTC)
+        self._until = None if until is None else until.astimezone(UTC)
+        self._commit_columns = commit_columns
+        self._end: datetime | None = None
+
+    # --- what is read together
+
+    def parts(self, groups: Collection[str] | None) -> list[_Part]:
+        """The groups that have rows, in parts that fit into memory."""
+        sizes = self._sizes(groups)
+        together: dict[tuple[int, ...], list[str]] = defaultdict(list)
+        for group in sorted(sizes):
+            together[tuple(sorted(sizes[group]))].append(group)
+        return [
+            _Part(numbers, part)
+            for numbers, names in sorted(together.items())
+            for part in _limited(names, sizes)
+        ]
+
+    def _sizes(self, groups: Collection[str] | None) -> _Sizes:
+        sizes: _Sizes = defaultdict(Counter)
+        chosen = None if groups is None else pa.array(sorted(groups), pa.string())
+        filters: list[Filter] = [] if groups is None else [("group", "in", sorted(groups))]
+        for table in _COUNTED:
+            weight = DICT_WEIGHT if table in LISTED else 1
+            # Later commits tell what was in force before them.
+            until = None if table == "commits" else self._until
+            parts = self._stored.parts(table, filters, _KEY, since=self._since, until=until)
+            for rows in parts:
+                _add_sizes(sizes, rows, weight)
+        for number in sorted(self._snapshot.log_partitions):
+            if (state := self._state(number)) is not None:
+                for rows in _rows_of_state(state):
+                    of_chosen = rows if chosen is None else rows.filter(_is_in(rows, chosen))
+                    _add_sizes(sizes, of_chosen, 1)
+                self._reach(state)
+        return sizes
+
+    def _state(self, number: int) -> State | None:
+        path = self._snapshot.log_partitions[number].state
+        return None if path is None else State.from_arrow(self._files.read(path))
+
+    def _reach(self, state: State) -> None:
+        """The whole log ends where the latest of its log partitions ends."""
+        last = state.coverage_row().to_pylist()[0]["last_time"]
+        self._end = max((time for time in (self._end, last) if time is not None), default=None)
+
+    # --- rows
+
+    def read(self, part: _Part) -> Iterator[GroupHistory]:
+        """The groups of a part, in order."""
+        readers = [self._rows(number, part.groups) for number in part.log_partitions]
+        for group in part.groups:
+            yield self._history(group, [each for each in readers if each is not None])
+
+    def _rows(self, number: int, groups: tuple[str, ...]) -> LogPartitionRows | None:
+        state = self._state(number)
+        if state is None:
+            return None
+        period = Period(
+            self._since,
+            self._until,
+            0 if self._since is None else self._starts.get(number, state.next_offset),
+            self._cuts.get(number, NO_CUT),
+            self._removed_until,
+        )
+        return LogPartitionRows(self._stored, state, groups, period, self._commit_columns)
+
+    @cached_property
+    def _starts(self) -> Mapping[int, int]:
+        """Log partition → first offset of the period."""
+        since = self._since
+        return {} if since is None else self._stored.first_offsets(since, is_later=False)
+
+    @cached_property
+    def _cuts(self) -> Mapping[int, int]:
+        """Log partition → first offset behind the period."""
+        until = self._until
+        return {} if until is None else self._stored.first_offsets(until, is_later=True)
+
+    @property
+    def _removed_until(self) -> datetime | None:
+        """Time before which `--keep` has removed rows."""
+        removed = self._snapshot.removed_until_ms
+        return None if removed is None else datetime.fromtimestamp(removed / 1000, UTC)
+
+    def _history(self, group: str, readers: Sequence[LogPartitionRows]) -> GroupHistory:
+        return GroupHistory(
+            group=group,
+            log_partitions=tuple(each.log_partition for each in readers),
+            since=self._since,
+            end=self._until or self._end,
+            generations=_listed(readers, "generations", group),
+            rebalances=_listed(readers, "rebalances", group),
+            members=_listed(readers, "members", group),
+            assignments=_listed(readers, "assignments", group),
+            commits=pa.concat_tables([each.commits.of(group) for each in readers]),
+            earlier=pa.concat_tables([each.earlier.of(group) for each in readers]),
+            open_commits=pa.concat_tables([each.open_commits.of(group) for each in readers]),
+            minutes=pa.concat_tables([each.minutes.of(group) for each in readers]),
+            lag=LAG.empty_table(),
+            coverage=[each.coverage for each in readers],
+            options=readers[0].options,
+            is_complete=all(each.is_complete for each in readers),
+        )
+
+
+def _listed(readers: Iterable[LogPartitionRows], table: str, group: str) -> list[Row]:
+    return [row for each in readers for row in each.rows[table].get(group, ())]
+
+
+def _rows_of_state(state: State) -> Iterator[pa.Table]:
+    """The rows that have not ended, and commits in force, by group."""
+    for batch in (*state.open_rows().values(), state.committed()):
+        rows = pa.Table.from_batches([batch]).select(_KEY)
+        yield rows.filter(pc.is_valid(rows["group"]))
+
+
+def _is_in(rows: pa.Table, groups: pa.Array) -> pa.ChunkedArray:
+    return pc.is_in(rows["group"], groups)
+
+
+def _add_sizes(sizes: _Sizes, rows: pa.Table, weight: int) -> None:
+    counts = rows.filter(pc.is_valid(rows["group"])).group_by(_KEY).aggregate([([], "count_all")])
+    for row in counts.to_pylist():
+        sizes[row["group"]][row["log_partition"]] += row["count_all"] * weight
+
+
+def _limited(groups: Iterable[str], sizes: _Sizes) -> Iterator[tuple[str, ...]]:
+    """`groups` in parts of at most about PART_ROWS rows."""
+    part: list[str] = []
+    rows = 0
+    for group in groups:
+        size = sizes[group].total()
+        if part and rows + size > PART_ROWS:
+            yield tuple(part)
+            part, rows = [], 0
+        part.append(group)
+        rows += size
+    if part:
+        yield tuple(part)

@@ -1,0 +1,110 @@
+"""Reads the rows of tables that a snapshot names, without Spark.
+
+Files whose rows are all too early or too late are not opened. Of others PyArrow skips the row
+groups whose statistics do not fit the filters.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from kohort.history.schema import TABLES
+from kohort.history_files.file_system import Files
+from kohort.history_files.snapshot import Snapshot, StoredFile
+from kohort.history_files.table_files import parquet_errors
+
+RECORDED: Final = ("commits", "groups")
+"""The tables that together have a row for each record."""
+NO_CUT: Final = 2**63 - 1
+"""Of a log partition that has no later record."""
+Filter = tuple[str, str, Any]
+"""Column, operator and value, as PyArrow has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """The stored rows of a snapshot. Rows that have not ended are in the states of the fold."""
+
+    files: Files
+    snapshot: Snapshot
+
+    def read(
+        self,
+        table: str,
+        filters: Sequence[Filter] = (),
+        columns: Sequence[str] | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> pa.Table:
+        """Rows that pass the filters. `since` and `until` choose files only, by their times.
+
+        Raises KohortError for a damaged file.
+        """
+        parts = self.parts(table, filters, columns, since=since, until=until)
+        names = TABLES[table].names if columns is None else columns
+        schema = pa.schema([TABLES[table].field(name) for name in names])
+        return pa.concat_tables([schema.empty_table(), *parts])
+
+    def parts(
+        self,
+        table: str,
+        filters: Sequence[Filter] = (),
+        columns: Sequence[str] | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[pa.Table]:
+        """The same, file by file."""
+        names = list(TABLES[table].names if columns is None else columns)
+        schema = pa.schema([TABLES[table].field(name) for name in names])
+        for file in self._files_of(table, since, until):
+            with self.files.open(file.path) as source, parquet_errors(file.path):
+                part = pq.read_table(source, columns=names, filters=list(filters) or None)
+            yield part.select(names).cast(schema)
+
+    def _files_of(
+        self, table: str, since: datetime | None, until: datetime | None
+    ) -> Iterator[StoredFile]:
+        since_ms, until_ms = _ms(since), _ms(until)
+        for file in self.snapshot.files:
+            is_early = since_ms is not None and file.last_ms is not None and file.last_ms < since_ms
+            is_late = (
+                until_ms is not None and file.first_ms is not None and file.first_ms > until_ms
+            )
+            if file.table == table and not is_early and not is_late:
+                yield file
+
+    def first_offsets(
+        self, time: datetime, numbers: Sequence[int] | None = None, *, is_later: bool
+    ) -> dict[int, int]:
+        """Log partition → first offset whose record is of this time or later.
+
+        `is_later`: only later ones. `numbers`: these log partitions only. Records of transactions
+        that are still open are left out: they are in the states.
+        """
+        filters: list[Filter] = [("time", ">" if is_later else ">=", time)]
+        if numbers is not None:
+            filters.append(("log_partition", "in", list(numbers)))
+        found: dict[int, int] = {}
+        for table in RECORDED:
+            for rows in self.parts(table, filters, ["log_partition", "log_offset"], since=time):
+                add_first_offsets(found, rows)
+        return found
+
+
+def add_first_offsets(found: dict[int, int], rows: pa.Table) -> None:
+    """Log partition → the least `log_offset`, of `found` and of `rows`."""
+    least = rows.group_by("log_partition").aggregate([("log_offset", "min")])
+    columns = least["log_partition"].to_pylist(), least["log_offset_min"].to_pylist()
+    for number, offset in zip(*columns, strict=True):
+        found[number] = min(found.get(number, NO_CUT), offset)
+
+
+def _ms(time: datetime | None) -> int | None:
+    """Milliseconds since the epoch, rounded down."""
+    return None if time is None else int(time.timestamp() * 1_000_000) // 1000
