@@ -128,7 +128,7 @@ def test_at_a_time_rows_are_those_of_the_log_up_to_there(directory, recording, m
         assert sorted(map(repr, rows)) == sorted(map(repr, expected))
 
 
-def test_what_was_in_force_before_the_period_is_known(directory, recording, middle):
+def test_commits_in_force_before_the_period_are_known(directory, recording, middle):
     moment, ends = middle
     then = folded(recording, "whole", ends)
     expected = {
