@@ -39,10 +39,10 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "spark": "0 done, or a query with --every was ended by a signal; 1 the query failed; 2 wrong\n"
     "options; 130 or 143 a signal ended a query without --every",
     "history": "0 done, or --follow was ended by a signal; 1 failed, with --strict also if\n"
-    "records could not be decoded, or the history has no such group (show); 2 wrong options, or a\n"
-    "directory of something else; 3 refused: another build writes into the directory, or\n"
-    "incomplete: compaction has removed records that the answer needs (show); 130 or 143 a signal\n"
-    "ended a build",
+    "records could not be decoded, or the history has no such group (show, check); 2 wrong\n"
+    "options, or a directory of something else; 3 faults were found (check), or refused: another\n"
+    "build writes into the directory, or incomplete: compaction has removed records that the\n"
+    "answer needs (show, check); 130 or 143 a signal ended a build",
     "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
     "completion": "0 done; 1 standard output failed; 2 wrong options",
 }

@@ -2,10 +2,11 @@
 
 __consumer_offsets has every commit, generation and member, but compaction removes older records.
 `build` reads them into Parquet tables by Spark, from a broker or from its segment files; `build
---follow` does so continuously. `show` prints a timeline of one group.
+--follow` does so continuously. `show` prints a timeline of one group, `check` finds faults.
 
   kohort history build broker:9092 --out history --follow --keep 90d
   kohort history show history billing --last 20
+  kohort history check history --severity info
 """
 
 import argparse
@@ -15,6 +16,7 @@ from kohort.cli.subcommands import add_subcommand_modules
 
 SUBCOMMANDS: Final = {
     "build": "read the log of groups into tables",
+    "check": "find faults of groups, and say what to do",
     "show": "show the timeline of a group from the tables",
 }
 """Subcommand → what it does. Each is a module `history_…`."""

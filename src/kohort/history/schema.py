@@ -327,6 +327,18 @@ COMMITTED: Final = pa.schema([
 ])  # fmt: skip
 """The commit of each partition that is in force at one moment. Not a stored table."""
 
+SAMPLES: Final = pa.schema([
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("time", TIME),
+    pa.field("start", pa.int64()),
+    pa.field("end", pa.int64()),
+    pa.field("stable", pa.int64()),
+    pa.field("topic_id", pa.string()),
+    pa.field("method", pa.string()),  # sampled | grid
+])  # fmt: skip
+"""Offsets of topics' partitions at times of the brokers' clock."""
+
 LAG: Final = pa.schema([
     pa.field("group", pa.string()),
     pa.field("topic", pa.string()),

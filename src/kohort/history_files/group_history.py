@@ -18,14 +18,17 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.group_fold import GroupOptions
-from kohort.history.schema import LAG
+from kohort.history.schema import LAG, SAMPLES
 from kohort.history.state import State
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.log_partition_rows import COMMIT_COLUMNS, LISTED, LogPartitionRows, Period
 from kohort.history_files.moments import validate_kept
 from kohort.history_files.reading import Row
+from kohort.history_files.snapshot import Snapshot
 from kohort.history_files.stored_rows import NO_CUT, Filter, StoredRows
 
+SAMPLED: Final = "samples"
+"""Table of samples."""
 PART_ROWS: Final = 500_000
 """Rows that are read at once: some 300 MB."""
 DICT_WEIGHT: Final = 8
@@ -45,7 +48,7 @@ class GroupHistory:
     since: datetime | None
     """Begin of the period; None: that of the history."""
     end: datetime | None
-    """End of the period, by default the latest time of the whole log; None: no record."""
+    """End of the period, by default the latest time of a record or sample; None: no record."""
     generations: list[Row]
     """Those that had not ended before `since`, in order; so are members and assignments."""
     rebalances: list[Row]
@@ -62,6 +65,8 @@ class GroupHistory:
     """MINUTES of the period, in order. The last one of a partition may not be over."""
     lag: pa.Table
     """LAG at the times of samples; empty if there are none."""
+    samples: pa.Table
+    """SAMPLES of the period, of its topics."""
     coverage: list[Row]
     """Of each log partition, as of now."""
     options: GroupOptions
@@ -90,6 +95,27 @@ def group_histories(
         return
     for part in reader.parts(None if groups is None else set(groups)):
         yield from reader.read(part)
+
+
+def end_of(directory: HistoryDirectory) -> datetime | None:
+    """The latest time of a record or a sample; None: there is none."""
+    snapshot = directory.snapshot()
+    paths = [stored.state for stored in snapshot.log_partitions.values()]
+    states = (State.from_arrow(directory.files.read(path)) for path in paths if path is not None)
+    times = [*map(_last_time, states), _last_sample(snapshot)]
+    return max((time for time in times if time is not None), default=None)
+
+
+def _last_time(state: State) -> datetime | None:
+    time: datetime | None = state.coverage_row().to_pylist()[0]["last_time"]
+    return time
+
+
+def _last_sample(snapshot: Snapshot) -> datetime | None:
+    """Time of the last sample, rounded up to a ms."""
+    times = [file.last_ms for file in snapshot.files if file.table == SAMPLED]
+    last_ms = max((time for time in times if time is not None), default=None)
+    return None if last_ms is None else datetime.fromtimestamp((last_ms + 1) / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +180,17 @@ class _Reader:
                 for rows in _rows_of_state(state):
                     of_chosen = rows if chosen is None else rows.filter(_is_in(rows, chosen))
                     _add_sizes(sizes, of_chosen, 1)
-                self._reach(state)
+                self._reach(_last_time(state))
+        self._reach(_last_sample(self._snapshot))
         return sizes
 
     def _state(self, number: int) -> State | None:
         path = self._snapshot.log_partitions[number].state
         return None if path is None else State.from_arrow(self._files.read(path))
 
-    def _reach(self, state: State) -> None:
-        """The whole log ends where the latest of its log partitions ends."""
-        last = state.coverage_row().to_pylist()[0]["last_time"]
-        self._end = max((time for time in (self._end, last) if time is not None), default=None)
+    def _reach(self, time: datetime | None) -> None:
+        """The period ends with the latest record or sample."""
+        self._end = max((each for each in (self._end, time) if each is not None), default=None)
 
     # --- rows
 
@@ -220,6 +246,7 @@ class _Reader:
             open_commits=pa.concat_tables([each.open_commits.of(group) for each in readers]),
             minutes=pa.concat_tables([each.minutes.of(group) for each in readers]),
             lag=LAG.empty_table(),
+            samples=SAMPLES.empty_table(),
             coverage=[each.coverage for each in readers],
             options=readers[0].options,
             is_complete=all(each.is_complete for each in readers),

@@ -1,0 +1,63 @@
+"""Looks for findings in the groups of a history, one after the other."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from kohort.findings.commit_series import COLUMNS
+from kohort.findings.finding import Finding
+from kohort.findings.search import find, ordered
+from kohort.findings.thresholds import Thresholds
+from kohort.history_files.directory import HistoryDirectory
+from kohort.history_files.group_history import GroupHistory, group_histories
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """Findings, and what they cannot tell."""
+
+    findings: list[Finding] = field(default_factory=list)
+    """The gravest first, then by group and time."""
+    groups: set[str] = field(default_factory=set)
+    """All groups that were looked at."""
+    incomplete: set[str] = field(default_factory=set)
+    """Groups of which records of the period are missing."""
+    without_samples: set[str] = field(default_factory=set)
+    """Groups with commits whose lag is not known."""
+
+
+def search_groups(
+    directory: HistoryDirectory,
+    thresholds: Thresholds,
+    *,
+    groups: Collection[str] | None = None,
+    since: datetime | None = None,
+    at: datetime | None = None,
+    ids: Collection[str] | None = None,
+) -> SearchResult:
+    """Findings of all groups, or of the named ones that have rows; of all rules, or of `ids`.
+
+    `at`: by default the end of the history. Raises ConfigError for a time of which rows were
+    removed; KohortError.
+    """
+    result = SearchResult()
+    for history in group_histories(directory, groups, since, at, commit_columns=COLUMNS):
+        _search(result, history, thresholds, ids)
+    result.findings = ordered(result.findings)
+    return result
+
+
+def _search(
+    result: SearchResult,
+    history: GroupHistory,
+    thresholds: Thresholds,
+    ids: Collection[str] | None,
+) -> None:
+    result.groups.add(history.group)
+    if not history.is_complete:
+        result.incomplete.add(history.group)
+    has_commits = history.commits.num_rows or history.earlier.num_rows
+    if has_commits and not history.samples.num_rows:
+        result.without_samples.add(history.group)
+    if history.end is not None:
+        result.findings += find(history, thresholds, history.end, ids)
