@@ -1,34 +1,36 @@
 """How a computing thread leaves time to the event loop."""
 
-import pytest
+import threading
+from collections.abc import Callable
+from queue import Queue
 
 from kohort.util.pacing import WORK_S, Clocks, Pacing
+from waiting import wait_until
 
 
 class World:
-    """A thread that computes, and others that use up a share of the time when it sleeps."""
+    """A thread that computes, and a loop that uses up a share of the time when it sleeps."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, share: float, wakes_up_after: float = 0.0) -> None:
         self.share = share
-        self.now = self.own = self.all = 100.0
+        self.wakes_up_after = wakes_up_after
+        self.now = self.loop = 100.0
         self.slept = 0.0
 
     def clocks(self) -> Clocks:
-        return Clocks(lambda: self.now, lambda: self.own, lambda: self.all, self.sleep)
+        return Clocks(lambda: self.now, lambda: self.loop, self.sleep)
 
     def work(self, seconds: float) -> None:
         self.now += seconds
-        self.own += seconds
-        self.all += seconds
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
         self.slept += seconds
-        self.all += self.share * seconds
+        self.loop += self.share * max(seconds - self.wakes_up_after, 0.0)
 
 
-def work(world: World, seconds: float) -> None:
-    pacing = Pacing(world.clocks())
+def work(world: World, seconds: float, pacing: Pacing | None = None) -> None:
+    pacing = pacing or Pacing(world.clocks())
     pacing.rest()
     world.slept = 0.0
     for _ in range(round(seconds / 0.0002)):
@@ -36,11 +38,25 @@ def work(world: World, seconds: float) -> None:
         pacing.rest()
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_a_busy_loop_keeps_four_fifths_of_the_time(threads: int) -> None:
-    world = World(share=threads)
+def test_a_busy_loop_keeps_four_fifths_of_the_time() -> None:
+    world = World(share=1.0)
     work(world, 1.0)
     assert 3.8 <= world.slept <= 4.3
+
+
+def test_a_loop_that_is_slow_to_wake_up_keeps_most_of_the_time() -> None:
+    world = World(share=1.0, wakes_up_after=0.00008)
+    work(world, 1.0)
+    assert 3.4 <= world.slept <= 4.3
+
+
+def test_a_loop_that_has_no_more_to_do_is_given_no_more_time() -> None:
+    world = World(share=1.0)
+    pacing = Pacing(world.clocks())
+    work(world, 0.1, pacing)
+    world.share = 0.0
+    work(world, 1.0, pacing)
+    assert world.slept <= 0.13
 
 
 def test_the_rests_shrink_with_the_load_of_the_loop() -> None:
@@ -55,10 +71,23 @@ def test_alone_it_hardly_rests() -> None:
     assert 0.05 <= world.slept <= 0.12
 
 
-def test_clocks_that_are_read_one_after_the_other_do_no_harm() -> None:
-    world = World(share=-0.01)
-    work(world, 0.1)
-    assert world.slept <= 0.012
+def test_the_clock_of_a_loop_counts_the_time_that_its_thread_computes_now() -> None:
+    ended, clock = threading.Event(), Queue[Callable[[], float]]()
+
+    def loop() -> None:
+        clock.put(Clocks().loop)
+        while not ended.is_set():
+            pass
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        computed = clock.get(timeout=60)
+        before = computed()
+        wait_until(lambda: computed() - before > 0.01)
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_work_without_a_look_at_the_clock_is_no_reason_to_rest_for_long() -> None:
