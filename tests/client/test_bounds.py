@@ -158,6 +158,7 @@ CALLS: Final[dict[str, dict[str, Call]]] = {
         "delete_offsets": lambda each: each.delete_offsets("g", [ORDERS]),
         "list_offsets": lambda each: each.list_offsets({ORDERS: -1}),
         "partition_lags": lambda each: each.partition_lags("g", [ORDERS]),
+        "group_lags": lambda each: each.group_lags({}, {"g": [ORDERS]}),
         "ends": lambda each: each.ends([ORDERS]),
         "describe_topics": lambda each: each.describe_topics(["orders"]),
         "create_topic": lambda each: each.create_topic("new"),
@@ -320,7 +321,7 @@ READS: Final = ("find_", "describe_", "list_", "metadata", "api_versions")
 
 
 def test_all_methods_that_change_something_are_called() -> None:
-    asking = ("describe_", "list_", "find_", "committed", "partition_lags", "ends", "close")
+    asking = ("describe_", "list_", "find_", "committed", "partition_lags", "group_lags", "ends", "close")
     assert {each for each in CALLS["admin"] if not each.startswith(asking)} == CHANGES.keys()
 
 

@@ -7,6 +7,7 @@ nothing is fetched. No figure is NaN or negative, but the velocity of a lag that
 
 from kohort.lag.records import NOT_FETCHED, Case, NextRecord, RecordsLag, records_lag
 from kohort.lag.times import (
+    UNKNOWN_TIME,
     EndSample,
     Method,
     TimeLag,
@@ -15,10 +16,12 @@ from kohort.lag.times import (
     lag_by_samples,
     time_lag,
 )
-from kohort.lag.trend import Direction, LagPoint, Trend, lag_trend
+from kohort.lag.trend import NO_TREND, Direction, LagPoint, Trend, lag_trend
 
 __all__ = [
     "NOT_FETCHED",
+    "NO_TREND",
+    "UNKNOWN_TIME",
     "Case",
     "Direction",
     "EndSample",

@@ -5,6 +5,7 @@ from kohort.client.admin.config_apis import ConfigEntry, ConfigResource, Resourc
 from kohort.client.admin.lag import PartitionLag
 from kohort.client.admin.log_apis import LogDirectory
 from kohort.client.admin.quota_apis import QuotaEntity, QuotaEntityType
+from kohort.client.admin.time_lags import TimeLags
 from kohort.client.admin.transaction_values import (
     HangingTransaction,
     ProducerState,
@@ -56,6 +57,7 @@ __all__ = [
     "QuotaEntity",
     "QuotaEntityType",
     "ResourceType",
+    "TimeLags",
     "TransactionDescription",
     "TransactionListing",
     "TransactionListings",

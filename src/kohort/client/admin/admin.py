@@ -13,6 +13,7 @@ accept changes of offsets only for groups without members.
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Self, Unpack
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
 from kohort.client.admin.lag import PartitionLag
 from kohort.client.admin.log_apis import LogDirectory
 from kohort.client.admin.quota_apis import QuotaEntity, QuotaEntityType
+from kohort.client.admin.time_lags import TimeLags
 from kohort.client.admin.transaction_values import (
     HangingTransaction,
     ProducerState,
@@ -66,6 +68,8 @@ from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
 EVERY_ACL: Final = AclBindingFilter()
 """The filter that matches all entries."""
+TIME_LAGS_TIMEOUT_MS: Final = 5_000
+"""Time limit for lags in time: a broker that does not respond leaves them unknown."""
 
 
 @shows_options(ClientConfig)
@@ -214,15 +218,61 @@ class Admin(MethodHints):
         partitions: Collection[TopicPartition] = (),
         *,
         isolation: Isolation = "read_uncommitted",
+        in_time: bool = False,
     ) -> dict[TopicPartition, PartitionLag]:
         """The lag of a group in all partitions that it has committed, and in `partitions`.
 
-        `lag.py` defines lag. Raises KohortError when the group's offsets cannot be read.
+        `kohort.lag` defines lag. `in_time`: also in time, as `time_lags` finds it. Raises
+        KohortError when the group's offsets cannot be read.
         """
         validate_partitions(partitions)
         committed = unless_error((await self.committed([group]))[group])
         requested = committed.keys() | set(partitions)
-        return partition_lags(committed, await self.ends(requested, isolation=isolation), requested)
+        lags = await self.group_lags({group: committed}, {group: requested}, isolation=isolation)
+        if in_time:
+            return (await self.time_lags(isolation=isolation).find([lags[group]]))[0]
+        return lags[group]
+
+    async def group_lags(
+        self,
+        committed: Mapping[GroupId, Mapping[TopicPartition, OffsetAndMetadata]],
+        partitions: Mapping[GroupId, Collection[TopicPartition]],
+        *,
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[GroupId, dict[TopicPartition, PartitionLag]]:
+        """The lag of each group in `partitions`, given its committed offsets.
+
+        The ends of all partitions are requested once.
+        """
+        every = set[TopicPartition]().union(*partitions.values())
+        ends = await self.ends(every, isolation=isolation) if every else {}
+        lags = {
+            group: partition_lags(committed.get(group, {}), ends, partitions[group])
+            for group in partitions
+        }
+        if isolation == "read_committed":
+            await self._add_high_watermarks(lags.values())
+        return lags
+
+    def time_lags(
+        self, *, isolation: Isolation = "read_uncommitted", timeout_ms: int = TIME_LAGS_TIMEOUT_MS
+    ) -> TimeLags:
+        """Lookups of lags in time: each `find` takes at most `timeout_ms`.
+
+        Keep it for repeated lookups: it remembers the records that groups have not read.
+        """
+        return TimeLags(self.cluster, isolation, timeout_ms)
+
+    async def _add_high_watermarks(
+        self, groups: Collection[dict[TopicPartition, PartitionLag]]
+    ) -> None:
+        """Commits above the last stable offset are beyond the log above the high watermark only."""
+        above = {tp for lags in groups for tp, lag in lags.items() if lag.beyond}
+        listed = await self.list_offsets(dict.fromkeys(above, LATEST)) if above else {}
+        for lags in groups:
+            for tp in above & lags.keys():
+                if isinstance(end := listed[tp], Offset):
+                    lags[tp] = replace(lags[tp], high_watermark=end.offset)
 
     async def ends(
         self, partitions: Collection[TopicPartition], *, isolation: Isolation = "read_uncommitted"

@@ -47,7 +47,7 @@ async def send_to_leaders(
             for tp, kind in kinds.items()
             if tp not in outcomes or _is_retriable(outcomes[tp])
         }
-        outcomes.update(await _send_once(cluster, pending, send))
+        await _send_once(cluster, pending, send, outcomes)
         for tp in pending:
             if isinstance(error := outcomes[tp], KohortError) and is_retriable(error):
                 raise fresh(error)
@@ -74,9 +74,12 @@ def _is_retriable(outcome: object) -> bool:
 
 
 async def _send_once(
-    cluster: Cluster, kinds: Mapping[TopicPartition, K], send: LeaderRequest[K, T]
-) -> dict[TopicPartition, T | KohortError]:
-    outcomes: dict[TopicPartition, T | KohortError] = {}
+    cluster: Cluster,
+    kinds: Mapping[TopicPartition, K],
+    send: LeaderRequest[K, T],
+    outcomes: dict[TopicPartition, T | KohortError],
+) -> None:
+    """Update `outcomes` as each leader responds: a time limit drops no result of the others."""
     requests: defaultdict[tuple[int, K], dict[TopicPartition, Leader]] = defaultdict(dict)
 
     async def locate(tp: TopicPartition, kind: K) -> None:
@@ -96,7 +99,6 @@ async def _send_once(
 
     await asyncio.gather(*(locate(*tp_and_kind) for tp_and_kind in kinds.items()))
     await asyncio.gather(*(send_request(*key, leaders) for key, leaders in requests.items()))
-    return outcomes
 
 
 def by_partition(topics: Iterable[Any]) -> dict[TopicPartition, Any]:
