@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -170,7 +171,7 @@ def test_states_and_types_are_shown_and_select(scene: Scene) -> None:
 
 
 def test_offsets_and_lag_with_kafkas_columns(scene: Scene) -> None:
-    described = scene.groups("describe", "--group", scene.group)
+    described = scene.groups("describe", "--group", scene.group, "--no-time")
     assert described.rows == [
         {
             "GROUP": scene.group,
@@ -186,6 +187,29 @@ def test_offsets_and_lag_with_kafkas_columns(scene: Scene) -> None:
     ]
     assert described.stderr == f"kohort: group {scene.group} has no active members\n"
     assert "LEADER-EPOCH" in scene.groups("describe", "--group", scene.group, "--verbose").rows[0]
+
+
+def test_the_lag_in_seconds_is_the_age_of_the_first_unread_record(scene: Scene) -> None:
+    words = ("describe", "--group", scene.group)
+    before_s = time.time()
+    described = scene.groups(*words)
+    assert list(described.rows[0])[-1] == "LAG-SECONDS"
+    age_s = float(described.rows[0]["LAG-SECONDS"])
+    assert before_s - (NOON / 1000 + 3) - 0.1 <= age_s <= time.time() - (NOON / 1000 + 3) + 0.1
+    (group,) = scene.groups(*words, "--output", "json").json
+    (row,) = group["offsets"]
+    assert (row["case"], row["lost"], row["method"], row["confidence_ms"]) == ("ok", 0, "record", 0)
+    assert (group["lag_ms"], group["lost"]) == (row["lag_ms"], 0)
+    verbose = scene.groups(*words, "--verbose").rows[0]
+    assert (verbose["LOST"], verbose["CASE"], verbose["METHOD"]) == ("0", "ok", "record")
+
+
+def test_a_lag_in_seconds_above_its_limit_has_exit_code_3(scene: Scene) -> None:
+    words = ("describe", "--group", scene.group, "--max-lag-seconds")
+    assert scene.groups(*words, "0.5").exit_code == 3
+    assert scene.groups(*words, "1e12").exit_code == 0
+    for wrong in (("-1",), ("nan",), ("1", "--no-time"), ("1", "--members")):
+        assert scene.groups(*words, *wrong).exit_code == 2
 
 
 def test_an_owned_partition_without_a_commit_has_no_lag(scene: Scene) -> None:
@@ -254,6 +278,9 @@ def test_a_commit_outside_the_log_is_reported(scene: Scene) -> None:
     scene.do(remove)
     described = scene.groups("describe", "--group", scene.group)
     assert described.rows[0]["LAG"] == "2"
+    (group,) = scene.groups("describe", "--group", scene.group, "--output", "json").json
+    (row,) = group["offsets"]
+    assert (row["lag"], row["lost"], row["case"]) == (2, 5, "retention passed")
     told = (
         f"group {scene.group}, {scene.topic}-0: 5 offsets were removed from the log before "
         "they were read"

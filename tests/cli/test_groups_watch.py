@@ -9,8 +9,7 @@ from rich.console import Console
 from cli.running import runner
 from cli.served import Serve
 from kohort.cli import groups_watch
-from kohort.cli.groups_describe import Described
-from kohort.cli.groups_watch import FRAME, NOTES, changes, picture
+from kohort.cli.groups_watch import FRAME, NOTES, Watched, changes, picture
 from kohort.client.admin import GroupDescription, MemberDescription, PartitionLag
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
@@ -30,7 +29,7 @@ def member(name: str, *owned: TopicPartition) -> MemberDescription:
     )
 
 
-def look(*members: MemberDescription, state: str = "Stable", committed: int = 4) -> Described:
+def look(*members: MemberDescription, state: str = "Stable", committed: int = 4) -> Watched:
     group = GroupDescription(
         group=GroupId("billing"),
         state=state,
@@ -46,7 +45,7 @@ def look(*members: MemberDescription, state: str = "Stable", committed: int = 4)
         )
         for tp in (FIRST, SECOND)
     }
-    return Described(group, lags)
+    return Watched(group, lags)
 
 
 def test_changes_between_two_looks() -> None:
@@ -111,9 +110,9 @@ def test_the_watch_goes_on_while_the_broker_is_away(
     serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = KohortError("no response")
-    seen: list[Described | KohortError] = [look(), away, away, look(member("ann", FIRST)), away]
+    seen: list[Watched | KohortError] = [look(), away, away, look(member("ann", FIRST)), away]
 
-    async def scripted(*_: object) -> Described:
+    async def scripted(*_: object) -> Watched:
         found = seen.pop(0)
         if isinstance(found, KohortError):
             raise found

@@ -86,10 +86,17 @@ class Group:
         asyncio.run(connected())
 
     def both(self, *words: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-        """The table that Kafka's tool prints, and ours, for the same options."""
+        """The table that Kafka's tool prints, and the same columns of ours, for the same options.
+
+        Ours has more of them, behind.
+        """
         ours = self.ours(*words)
         assert ours.exit_code == 0, ours
-        return _sorted(rows(self.scene.java(*words))), _sorted(rows(ours.output))
+        theirs, here = rows(self.scene.java(*words)), rows(ours.output)
+        columns = list(theirs[0]) if theirs else []
+        assert not here or list(here[0])[: len(columns)] == columns
+        here = [{name: row[name] for name in columns} for row in here]
+        return _sorted(theirs), _sorted(here)
 
     def reset(self, *words: str) -> tuple[dict[int, str], dict[int, str]]:
         """The new offsets that Kafka's tool tells, and ours."""

@@ -7,13 +7,21 @@ from typing import Any
 
 from kohort.cli.output import Table
 from kohort.client.admin import GroupDescription, MemberDescription, PartitionLag
+from kohort.lag import Method, TimeLag
 from kohort.types import TopicPartition
 
 
 def offsets_table(
-    groups: Sequence[tuple[GroupDescription, Mapping[TopicPartition, PartitionLag]]], verbose: bool
+    groups: Sequence[tuple[GroupDescription, Mapping[TopicPartition, PartitionLag]]],
+    verbose: bool,
+    *,
+    in_time: bool = True,
 ) -> Table:
-    """A row per partition that is committed or assigned."""
+    """A row per partition that is committed or assigned.
+
+    The columns of kafka-consumer-groups come first, as scripts count them. `in_time`: with the lag
+    in seconds.
+    """
     columns = [
         "GROUP",
         "TOPIC",
@@ -27,8 +35,14 @@ def offsets_table(
     ]
     if verbose:
         columns.insert(3, "LEADER-EPOCH")
+    if in_time:
+        columns.append("LAG-SECONDS")
+    if verbose and in_time:
+        columns += ["METHOD", "CONFIDENCE-SECONDS"]
+    if verbose:
+        columns += ["LOST", "CASE"]  # the case last: it may be two words
     rows = [
-        _offset_row(group, partition_lag, _owner(group, partition), verbose)
+        _offset_row(group, partition_lag, _owner(group, partition), verbose, in_time)
         for group, partition_lags in groups
         for partition, partition_lag in partition_lags.items()
     ]
@@ -40,6 +54,7 @@ def _offset_row(
     partition_lag: PartitionLag,
     owner: MemberDescription | None,
     verbose: bool,
+    in_time: bool,
 ) -> Sequence[object]:
     fields = partition_lag.as_dict()
     epoch = (fields["leader_epoch"],) if verbose else ()
@@ -57,7 +72,20 @@ def _offset_row(
         partition_lag.end,
         partition_lag.lag,
         *owner_cells,
+        *((seconds(partition_lag.time.lag_ms),) if in_time else ()),
+        *(_measurement(partition_lag.time) if verbose and in_time else ()),
+        *((partition_lag.lost, partition_lag.case) if verbose else ()),
     )
+
+
+def _measurement(time: TimeLag) -> tuple[object, object]:
+    method = None if time.method is Method.NONE else time.method
+    return method, seconds(time.confidence_ms)
+
+
+def seconds(milliseconds: int | None) -> float | None:
+    """Seconds to the tenth."""
+    return None if milliseconds is None else round(milliseconds / 1000, 1)
 
 
 def _owner(group: GroupDescription, partition: TopicPartition) -> MemberDescription | None:
@@ -172,6 +200,11 @@ def as_json(
             for tp, partition_lag in partition_lags.items()
         ]
         entry["lag"] = sum(partition_lag.lag or 0 for partition_lag in partition_lags.values())
+        entry["lag_ms"] = max(
+            (lag.time.lag_ms for lag in partition_lags.values() if lag.time.lag_ms is not None),
+            default=None,
+        )
+        entry["lost"] = sum(partition_lag.lost for partition_lag in partition_lags.values())
     return entry
 
 

@@ -111,7 +111,7 @@ def _draw(table: Table, out: TextIO) -> None:
                 Text(name, "bold"),
                 *(Text(_cell(row[index]), _style(name, row[index])) for row in table.rows),
             ],
-            to_the_right=any(isinstance(row[index], int) for row in table.rows),
+            to_the_right=any(isinstance(row[index], int | float) for row in table.rows),
         )
         for index, name in enumerate(table.columns)
     ]
@@ -136,8 +136,10 @@ def _style(column: str, cell: object) -> str:
     """The colour of states, lag and errors; none with NO_COLOR."""
     if column == "STATE":
         return "green" if cell in ("Stable", "serving") else "yellow"
-    if column == "LAG" and isinstance(cell, int):
+    if column in ("LAG", "LAG-SECONDS") and isinstance(cell, int | float):
         return "yellow" if cell else "green"
+    if column == "LOST" and cell:
+        return "red"
     return "red" if column == "STATUS" and str(cell).startswith("Error") else ""
 
 
