@@ -286,7 +286,9 @@ class Broker:
             cluster=self._cluster,
         )
         https = self.config.https
-        self.observer = Observer(server, None if https is None else self.certificates.open(https))
+        self.observer = Observer(
+            server, None if https is None else self.certificates.open(https), self.clock
+        )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
         self.logs.on_written.append(self.observer.database_appends.observe)
 

@@ -125,11 +125,6 @@ def test_offsets_have_the_lag_of_what_can_still_be_read() -> None:
     assert shown["lag"] == 20
 
 
-@pytest.mark.parametrize(("committed", "behind"), [(30, 20), (3, 40), (50, 0), (60, 0), (-5, 40)])
-def test_the_lag_is_counted_within_the_offsets_of_the_log(committed: int, behind: int) -> None:
-    assert group_view.lag(committed, 10, 50) == behind
-
-
 def test_other_protocols_and_unreadable_bytes_have_no_partitions() -> None:
     assert view(stable(protocol_type="connect"))["members"][0]["assignment"] is None
     assert view(stable(assignment=b"\xff"))["members"][0]["assignment"] is None

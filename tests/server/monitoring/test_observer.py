@@ -393,6 +393,7 @@ async def test_groups_have_members_and_the_lag_of_topics_that_are_shown(secured:
         "type": "classic",
         "members": 0,
         "lag": 0,
+        "lag_ms": None,
     }
     allow(secured, ResourceType.TOPIC, "shown")
     assert (await line())["lag"] == 3

@@ -17,6 +17,7 @@ from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
 from kohort.server.cluster import FindLogOffsets, LogOffsets
+from kohort.server.monitoring.group_lags import NO_LAG, LagOf, lag_in_records
 from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
@@ -33,19 +34,29 @@ def summary(group: AnyGroup) -> dict[str, Any]:
 
 
 def line(
-    group: AnyGroup, log_offsets: Mapping[TopicPartition, LogOffsets], shows: Callable[[str], bool]
+    group: AnyGroup,
+    log_offsets: Mapping[TopicPartition, LogOffsets],
+    shows: Callable[[str], bool],
+    lag_of: LagOf = lag_in_records,
 ) -> dict[str, Any]:
     """One line of the list of groups, with its lag in the topics that are shown."""
-    lags = (
-        lag(value.offset, *log_offsets[partition])
+    lags = [
+        lag_of(partition, value.offset, log_offsets[partition]).as_dict()
         for partition, value in group.offsets.items()
         if partition in log_offsets and shows(partition.topic)
-    )
+    ]
     count = len(group.sessions if isinstance(group, Group) else group.members)
-    return summary(group) | {
-        "members": count,
-        "lag": sum(partition_lag or 0 for partition_lag in lags),
-    }
+    return summary(group) | {"members": count} | _total(lags)
+
+
+def _total(lags: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The lag of a group: records of all partitions, and the longest time of one."""
+    records, longest = 0, None
+    for lag in lags:
+        records += lag["lag"] or 0
+        if lag["lag_ms"] is not None and (longest is None or lag["lag_ms"] > longest):
+            longest = lag["lag_ms"]
+    return {"lag": records, "lag_ms": longest}
 
 
 def summary_elsewhere(row: Any) -> dict[str, Any]:
@@ -60,6 +71,7 @@ def summary_elsewhere(row: Any) -> dict[str, Any]:
         "type": row.group_type,
         "members": None,
         "lag": None,
+        "lag_ms": None,
     }
 
 
@@ -69,6 +81,7 @@ async def details(
     journal: Sequence[Rebalance],
     find_log_offsets: FindLogOffsets,
     shows: Callable[[str], bool] = lambda _: True,
+    lag_of: LagOf = lag_in_records,
 ) -> Callable[[], dict[str, Any]]:
     """All details of one group, as a function that computes for long and is called in a thread.
 
@@ -97,7 +110,7 @@ async def details(
     for partition in tuple(group.offsets):
         value = group.offsets.get(partition)
         if value is not None and shows(partition.topic):  # None: it was deleted meanwhile
-            offsets.append(offset(partition, value, log_offsets.get(partition)))
+            offsets.append(offset(partition, value, log_offsets.get(partition), lag_of))
         await slices.give_way()
     return partial(_details, shown, members_of_group, offsets, journal)
 
@@ -112,7 +125,7 @@ def _details(
         **shown,
         "members": members(),
         "offsets": sorted(offsets, key=itemgetter("topic", "partition")),
-        "lag": sum(offset_row["lag"] or 0 for offset_row in offsets),
+        **_total(offsets),
         "journal": [rebalance(offset_row) for offset_row in journal],
     }
 
@@ -204,7 +217,10 @@ def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def offset(
-    partition: TopicPartition, value: OffsetCommitValue, log: LogOffsets | None
+    partition: TopicPartition,
+    value: OffsetCommitValue,
+    log: LogOffsets | None,
+    lag_of: LagOf = lag_in_records,
 ) -> dict[str, Any]:
     """One committed offset with its lag behind the end; nulls if the partition is gone."""
     start, end = (None, None) if log is None else log
@@ -216,15 +232,8 @@ def offset(
         "metadata": value.metadata,
         "start_offset": start,
         "end_offset": end,
-        "lag": lag(value.offset, start, end),
+        **(NO_LAG if log is None else lag_of(partition, value.offset, log).as_dict()),
     }
-
-
-def lag(committed: int, start: int | None, end: int | None) -> int | None:
-    """Records between the committed offset and the end that can still be read."""
-    if start is None or end is None:
-        return None
-    return max(end - max(committed, start), 0)
 
 
 def rebalance(entry: Rebalance) -> dict[str, Any]:

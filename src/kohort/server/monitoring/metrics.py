@@ -24,7 +24,7 @@ from kohort.runtime.groups import Groups
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import Access
 from kohort.server.cluster import FindLogOffsets, NodeStatus
-from kohort.server.monitoring.group_view import lag
+from kohort.server.monitoring.group_lags import GroupLag, LagOf
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalance_reporter import RebalanceReporter
 from kohort.server.net import ListenerStatistics
@@ -48,6 +48,7 @@ class MetricSources:
     problems: Problems
     traffic: Callable[[], ListenerStatistics]
     find_log_offsets: FindLogOffsets
+    lag_of: LagOf
     rebalances: RebalanceReporter
     loop_lag: LoopLag
     access: Access
@@ -58,12 +59,12 @@ class MetricSources:
 
 
 class OffsetRow(NamedTuple):
-    """A committed offset, and its lag: None if that is not known, or the partition is gone."""
+    """A committed offset, and its lag: None if the partition is gone."""
 
     group: str
     partition: TopicPartition
     offset: int
-    lag: int | None = None
+    lag: GroupLag | None = None
 
     @property
     def labels(self) -> tuple[str, str, str]:
@@ -94,7 +95,7 @@ async def _offset_rows(sources: MetricSources) -> list[OffsetRow]:
     for index, row in enumerate(rows):
         offsets = log_offsets.get(row.partition)
         if offsets is not None:
-            rows[index] = row._replace(lag=lag(row.offset, *offsets))
+            rows[index] = row._replace(lag=sources.lag_of(row.partition, row.offset, offsets))
         await slices.give_way()
     return rows
 
@@ -106,7 +107,7 @@ def _text(metrics: Iterable[Metric], rows: Iterable[OffsetRow]) -> bytes:
     return generate_latest(registry)
 
 
-def _offsets(rows: Iterable[OffsetRow]) -> tuple[Metric, Metric]:
+def _offsets(rows: Iterable[OffsetRow]) -> tuple[Metric, ...]:
     labels = ("group", "topic", "partition")
     committed = GaugeMetricFamily(
         "kohort_group_committed_offset", "Committed offset.", labels=labels
@@ -114,11 +115,27 @@ def _offsets(rows: Iterable[OffsetRow]) -> tuple[Metric, Metric]:
     behind = GaugeMetricFamily(
         "kohort_group_lag", "Records behind the end of the partition.", labels=labels
     )
+    behind_s = GaugeMetricFamily(
+        "kohort_group_lag_seconds",
+        "Age of the first record that the group has not read.",
+        labels=labels,
+    )
+    lost = GaugeMetricFamily(
+        "kohort_group_lost_offsets",
+        "Offsets that retention deleted before the group read them; no series for 0.",
+        labels=labels,
+    )
     for row in rows:
         committed.add_metric(row.labels, row.offset)
-        if row.lag is not None:
-            behind.add_metric(row.labels, row.lag)
-    return committed, behind
+        if row.lag is None:
+            continue
+        if row.lag.records.lag is not None:
+            behind.add_metric(row.labels, row.lag.records.lag)
+        if row.lag.time.lag_ms is not None:
+            behind_s.add_metric(row.labels, row.lag.time.lag_ms / 1000)
+        if row.lag.records.lost:
+            lost.add_metric(row.labels, row.lag.records.lost)
+    return committed, behind, behind_s, lost
 
 
 def _of_node(node: NodeStatus | None) -> Iterator[Metric]:

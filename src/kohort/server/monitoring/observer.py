@@ -11,10 +11,13 @@ from typing import Any, Final
 from kohort.cluster import NO_LEADER
 from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
+from kohort.runtime.clock import Clock, SystemClock
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.server.monitoring import group_view
+from kohort.server.monitoring.end_samples import EndSamples
 from kohort.server.monitoring.front_page import index_page
+from kohort.server.monitoring.group_lags import GroupLags
 from kohort.server.monitoring.health import Health
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
 from kohort.server.monitoring.http_principal import HttpPrincipal
@@ -36,7 +39,9 @@ _MAX_NAMES_SEARCHED: Final = 1_000
 class Observer:
     """Routes of the HTTP port, and reports of rebalances."""
 
-    def __init__(self, server: ObservedServer, tls: Tls | None = None) -> None:
+    def __init__(
+        self, server: ObservedServer, tls: Tls | None = None, clock: Clock | None = None
+    ) -> None:
         """`tls`: the port is one of HTTPS.
 
         With `http_socket` of `server.cluster`, the port is a Unix socket at that path, whose file
@@ -52,6 +57,13 @@ class Observer:
         self._principal = HttpPrincipal(server.config["http.principal"], server.find_access)
         self._rebalances = RebalanceReporter()
         self._loop_lag = LoopLag()
+        self.end_samples = EndSamples(
+            self._groups,
+            self._topics,
+            self._find_log_offsets,
+            (SystemClock() if clock is None else clock).timestamp,
+        )
+        """Sampled while there is an HTTP port."""
         self.database_appends = Histogram(DATABASE_BOUNDS_S)
         """Durations of statements that append to logs in a database."""
         self._port: HttpPort | None = None
@@ -86,6 +98,7 @@ class Observer:
             bound = await open_http_port(self._port, address)
         self._tasks = [
             asyncio.create_task(self._loop_lag.probe()),
+            asyncio.create_task(self.end_samples.run()),
             asyncio.create_task(_import_metrics()),
         ]
         return bound
@@ -102,6 +115,9 @@ class Observer:
     def on_rebalance(self, rebalance: Rebalance) -> None:
         """Log and count a rebalance that ended."""
         self._rebalances.observe(rebalance)
+
+    def _lags(self) -> GroupLags:
+        return GroupLags(self.end_samples, self._topics)
 
     # --- routes ---
 
@@ -136,6 +152,7 @@ class Observer:
             problems=self._server.problems,
             traffic=self._server.traffic,
             find_log_offsets=self._find_log_offsets,
+            lag_of=self._lags().lag,
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
             access=self._principal.access(),
@@ -162,10 +179,10 @@ class Observer:
         on_other_nodes = None if node is None else await node.routes.groups_elsewhere()
         if reasons := self._health.unlisted_reasons():  # others had time to respond
             return self._with_reasons(reasons)
-        access, shown = self._principal.access(), {}
+        access, shown, lags = self._principal.access(), {}, self._lags()
         for group in tuple(self._groups.groups()):
             if access.group(group.id):
-                shown[group.id] = group_view.line(group, log_offsets, shows)
+                shown[group.id] = group_view.line(group, log_offsets, shows, lags.lag)
             await slices.give_way()
         for row in () if on_other_nodes is None else on_other_nodes.groups:
             if access.group(row.group_id):
@@ -241,7 +258,7 @@ class Observer:
         )
         journal = tuple(groups.journal(group_id))
         details = await group_view.details(
-            group, self._topics, journal, self._find_log_offsets, shows
+            group, self._topics, journal, self._find_log_offsets, shows, self._lags().lag
         )
         return await asyncio.to_thread(lambda: json_response(details()))
 
