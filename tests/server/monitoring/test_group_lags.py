@@ -212,7 +212,7 @@ async def test_sampling_and_a_scrape_of_10_000_partitions_take_bounded_turns(
 # --- one ring
 
 
-def test_of_equal_ends_the_first_and_the_last_stay() -> None:
+def test_the_first_and_the_last_of_equal_ends_stay() -> None:
     ring = EndRing()
     for time in range(0, 300, 30):
         ring.add(time, 5)
