@@ -21,7 +21,7 @@ $(GROUP_INSTALLED) $(DEMO_INSTALLED): $(DEMO_NEEDS)
 $(GROUP_INSTALLED) $(DEMO_INSTALLED): BESIDES := --requirement $(DEMO_NEEDS)
 # `make run` shows how far the downloads are.
 $(GROUP_INSTALLED) $(DEMO_INSTALLED): QUIET :=
-$(DEMO_INSTALLED): EXTRAS := [spark]
+$(DEMO_INSTALLED): EXTRAS := [spark,report]
 $(GROUP_INSTALLED): NOTE := Installing Kohort and another Kafka client into $(VENV): 60 MB to fetch, once only.
 $(GROUP_INSTALLED): VARIABLES := KOHORT_BUILD_KERNELS=0
 # Compiling all packages takes longer than all else of the first part, which needs few of them.

@@ -44,6 +44,7 @@ ORDER = (
     "joining",
     "spark",
     "history",
+    "history_report",
 )
 
 

@@ -9,8 +9,9 @@ import pytest
 from kohort.cli.app import COMMANDS
 
 BLOCKED = (
-    "asyncpg", "confluent_kafka", "cryptography", "fastavro", "jwt", "kohort_conformance",
+    "asyncpg", "confluent_kafka", "cryptography", "fastavro", "jwt", "jinja2", "kohort_conformance",
     "llvmlite", "numpy", "opentelemetry", "pandas", "py4j", "pyarrow", "pyspark",
+    "resvg_py",
 )  # fmt: skip
 PROGRAM = f"""
 import sys
@@ -27,6 +28,7 @@ DATABASE = "postgresql://kohort@127.0.0.1:1/kohort"
 NEED_EXTRAS = (
     ("spark", "spark", "orders", "-b", NOWHERE, "--to", "table"),
     ("certs", "certs", "dev", "tls"),
+    ("report", "history", "report", "history", "--all"),
     ("conformance", "conformance", NOWHERE),
     ("conformance", "conformance", "--list"),
     ("postgres", "serve", "--storage", DATABASE, "--listen", "127.0.0.1:0"),

@@ -42,6 +42,8 @@ def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> N
     assert re.search(r"generation 1 +spark-\d", told)
     assert "EV" in told  # ExpressJet was among the most delayed
     assert members == []
+    assert "open file://" in " ".join(told.split())
+    assert "flight-delays-1" in (tmp_path / "report.html").read_text()
     # hours with flights
     assert (tmp_path / "spark" / "delays.svg").read_text().count("<title>") == 19
 

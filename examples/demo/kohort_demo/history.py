@@ -1,5 +1,7 @@
-"""The history of the groups that were shown: built from the server's log, and their timelines."""
+"""The history of the groups that were shown: built from the server's log, their timelines, and
+their report."""
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DIRECTORY: Final = "history"
+REPORT: Final = "report.html"
 LAST: Final = 12
 """Events of a group that are shown."""
 
@@ -36,8 +39,27 @@ def show_history(
         )
         for group in groups:
             _show(directory, group, console)
-    except KohortError as error:
+        _report(directory, console)
+    except (KohortError, OSError) as error:
         console.print(f"The history is left out: {escape(str(error))}", soft_wrap=True)
+
+
+def _report(directory: Path, console: Console) -> None:
+    """Write the page of all groups, and say where it is."""
+    if importlib.util.find_spec("jinja2") is None:
+        console.print("\nThe report is left out: pip install 'kohort[report]'", markup=False)
+        return
+    from kohort.cli.history_report import write_page
+    from kohort.history_files.directory import HistoryDirectory
+    from kohort.history_files.file_system import LocalFiles
+
+    page = directory.parent / REPORT
+    write_page(HistoryDirectory(LocalFiles(directory)), str(directory), page)
+    console.print(
+        f"\n[bold]Report[/]: who owned what, why each generation began, commits: open "
+        f"{escape(page.absolute().as_uri())} in a browser.",
+        soft_wrap=True,
+    )
 
 
 def _show(directory: Path, group: str, console: Console) -> None:

@@ -3,10 +3,12 @@
 __consumer_offsets has every commit, generation and member, but compaction removes older records.
 `build` reads them into Parquet tables by Spark, from a broker or from its segment files; `build
 --follow` does so continuously. `show` prints a timeline of one group, `check` finds faults.
+`report` draws one group or all of them as an HTML page.
 
   kohort history build broker:9092 --out history --follow --keep 90d
   kohort history show history billing --last 20
   kohort history check history --severity info
+  kohort history report history --all --out groups.html
 """
 
 import argparse
@@ -18,6 +20,7 @@ SUBCOMMANDS: Final = {
     "build": "read the log of groups into tables",
     "check": "find faults of groups, and say what to do",
     "show": "show the timeline of a group from the tables",
+    "report": "write what groups did as an HTML page and a picture",
 }
 """Subcommand → what it does. Each is a module `history_…`."""
 

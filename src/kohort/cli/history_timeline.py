@@ -1,31 +1,14 @@
 """The timeline of a group: generations with what changed, departures, resets and deletions."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from kohort.history_files.reading import GroupReader, Row, text_of
-from kohort.util.text import join_names
+from kohort.report.causes import ENDS, MAX_SHOWN, cause_text, key_of
 
-MAX_SHOWN: Final = 6
-"""Members or partitions that are named; more are counted."""
-_DEPARTURES: Final[Mapping[str, str]] = {
-    "left": "left",
-    "vanished": "vanished (session expired)",
-    "out_of_poll_loop": "left the poll loop",
-    "replaced": "replaced",
-    "unknown": "gone (cause unknown)",
-}
-"""Column of `rebalances` → how it is shown."""
-_ENDS: Final[Mapping[str, str]] = {
-    "deleted": "the group was deleted",
-    "expired": "the group expired",
-    "converted": "the group was converted to another protocol",
-}
-_NO_MEMBERS: Final = {True: "the group was created", False: "no members"}
-"""Whether it is the first generation → what a generation without members is."""
 _NOTABLE: Final = [("kind", "in", ["rewind", "tombstone"])]
 
 
@@ -58,42 +41,19 @@ def timeline(reader: GroupReader) -> list[Event]:
 
 
 def _generations(reader: GroupReader, name: Callable[[str], str]) -> Iterator[Event]:
-    rebalances = {_key(row): row for row in reader.rows("rebalances")}
+    rebalances = {key_of(row): row for row in reader.rows("rebalances")}
     for row in reader.rows("generations"):
-        members = row["members"] or []
-        changes = "; ".join(_changes(row, rebalances.get(_key(row)), name))
-        if not changes:
-            changes = "the same members" if members else _NO_MEMBERS[row["generation"] == 0]
+        rebalance = rebalances.get(key_of(row))
+        changes = cause_text(row, rebalance, name)
+        if rebalance is not None and (standstill := rebalance["standstill_ms"]) is not None:
+            changes += f"; standstill {standstill:,} ms"
+        members = len(row["members"] or [])
         yield Event(
-            row["time"], row["log_offset"], row["type"], row["generation"], len(members), changes
+            row["time"], row["log_offset"], row["type"], row["generation"], members, changes
         )
-        if row["ended_by"] in _ENDS and row["ended_offset"] is not None:
+        if row["ended_by"] in ENDS and row["ended_offset"] is not None:
             end = row["ended_by"]
-            yield Event(row["ended"], row["ended_offset"], end, None, 0, _ENDS[end])
-
-
-def _key(row: Row) -> tuple[object, ...]:
-    return row["life"], row["type"], row["generation"], row["log_offset"]
-
-
-def _changes(generation: Row, rebalance: Row | None, name: Callable[[str], str]) -> Iterator[str]:
-    if generation["skipped"]:
-        count = generation["skipped"]
-        yield f"{count} generation{'s' if count > 1 else ''} before it never synced"
-    if rebalance is None:
-        if generation["members"]:
-            yield f"members {_names(generation['members'], name)}"
-        return
-    if joined := rebalance["joined"]:
-        yield f"{_names(joined, name)} joined"
-    for column, text in _DEPARTURES.items():
-        if gone := rebalance[column]:
-            yield f"{_names(gone, name)} {text}"
-    counts = ((rebalance[column], column) for column in ("moved", "added", "unassigned"))
-    if moves := [f"{count} {column}" for count, column in counts if count]:
-        yield f"partitions: {', '.join(moves)}"
-    if (standstill := rebalance["standstill_ms"]) is not None:
-        yield f"standstill {standstill:,} ms"
+            yield Event(row["ended"], row["ended_offset"], end, None, 0, ENDS[end])
 
 
 def _commit_events(reader: GroupReader, name: Callable[[str], str]) -> Iterator[Event]:
@@ -126,11 +86,6 @@ def _partitions(rows: Sequence[Row]) -> str:
     if len(rows) > MAX_SHOWN:
         return f"({len(rows)} partitions)"
     return ",".join(str(row["partition"]) for row in rows)
-
-
-def _names(members: Iterable[str], name: Callable[[str], str]) -> str:
-    names = list(map(name, members))
-    return f"{len(names)} members" if len(names) > MAX_SHOWN else join_names(names)
 
 
 def _namer(members: Iterable[Row]) -> Callable[[str], str]:

@@ -11,10 +11,14 @@ _EXTRAS: Final = {
     "cryptography": "pkcs12",
     "confluent_kafka": "registry",
     "kohort_conformance": "conformance",
+    "jinja2": "report",
+    "resvg_py": "report",
     **dict.fromkeys(_ARROW, "arrow"),
 }
 _EXTRAS_OF_COMMANDS: Final = {"spark": "spark", "history": "spark", "certs": "certs"}
 """Extras with all packages that these commands need."""
+_ONLY: Final = ("report",)
+"""Extras of a subcommand that the extra of its command does not have."""
 
 
 def advice(command: str, missing: ModuleNotFoundError) -> str | None:
@@ -22,5 +26,7 @@ def advice(command: str, missing: ModuleNotFoundError) -> str | None:
     package = (missing.name or "").partition(".")[0]
     if package not in _EXTRAS:
         return None
-    extra = _EXTRAS_OF_COMMANDS.get(command, _EXTRAS[package])
+    extra = _EXTRAS[package]
+    if extra not in _ONLY:
+        extra = _EXTRAS_OF_COMMANDS.get(command, extra)
     return f"kohort {command} needs {package}: pip install 'kohort[{extra}]'"
