@@ -50,7 +50,7 @@ def test_an_owner_is_a_band_from_its_first_to_its_last_moment():
 
 
 def test_owners_that_change_too_fast_for_the_width_are_drawn_as_many():
-    stays = [assignment(0, f"m{n % 2}", n / 100_000, (n + 1) / 100_000) for n in range(100)]
+    stays = [assignment(0, f"m{n % 2}", n / 10_000, (n + 1) / 10_000) for n in range(100)]
     members = [member("m0"), member("m1")]
     chart = view(history(members=members, assignments=stays, minutes=[minute(59)])).owners
     assert chart.owners == []

@@ -38,6 +38,7 @@ def test_a_static_member_has_its_instance_id():
         ("a\u202eb", r"a\u202eb"),
         ("a\u2028b", r"a\u2028b"),
         ("\ud800", r"\ud800"),
+        ("a\uffffb\ue000", r"a\uffffb\ue000"),
         ("cafe\u0301", "cafe\u0301"),
         ("a" + "\u0301" * 5, "a" + "\u0301" * 3 + r"\u0301\u0301"),
         ("<script>", "<script>"),

@@ -16,6 +16,9 @@ LONGEST: Final = 60
 """Characters of a name that are shown; of a longer one the beginning, the end and the length."""
 _MARKS: Final = 3
 """Combining characters in a row that a letter may have."""
+_COMBINING: Final = ("Mn", "Me")
+_NO_CHARACTERS: Final = ("Cn", "Co")
+"""Unassigned and private ones, some of which XML forbids."""
 
 Row = Mapping[str, Any]
 
@@ -36,8 +39,10 @@ def _plain(text: str) -> str:
         return text
     found, marks = [], 0
     for character in text:
-        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
-        found.append(f"\\u{ord(character):04x}" if marks > _MARKS else character)
+        category = unicodedata.category(character)
+        marks = marks + 1 if category in _COMBINING else 0
+        is_odd = marks > _MARKS or category in _NO_CHARACTERS
+        found.append(f"\\u{ord(character):04x}" if is_odd else character)
     return "".join(found)
 
 

@@ -45,7 +45,7 @@ def render(page: Page) -> str:
     """The HTML of a page."""
     template = environment().get_template("page.html")
     script, style = _asset("page.js"), style_sheet()
-    return template.render(
+    text = template.render(
         page=page,
         style=Markup(style),  # nosec B704  our own text
         script=Markup(script),  # nosec B704
@@ -54,6 +54,7 @@ def render(page: Page) -> str:
         styles=range(STYLES),
         x=percent,
     )
+    return text.strip() + "\n"
 
 
 def percent(share: float) -> str:

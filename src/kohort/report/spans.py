@@ -17,8 +17,8 @@ _STEPS: Final = (
 )
 """Distances of ticks."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST: Final = int((datetime.max.replace(tzinfo=UTC) - _EPOCH).total_seconds()) * SECOND
-_EARLIEST: Final = int((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()) * SECOND
+_LATEST: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_EARLIEST: Final = -((_EPOCH - datetime.min.replace(tzinfo=UTC)) // timedelta(milliseconds=1))
 
 
 @dataclass(frozen=True, slots=True)
