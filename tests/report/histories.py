@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from kohort.findings.finding import Finding
 from kohort.history.group_fold import GroupOptions
 from kohort.history.schema import (
     ASSIGNMENTS,
@@ -15,6 +16,7 @@ from kohort.history.schema import (
     MEMBERS,
     MINUTES,
     REBALANCES,
+    SAMPLES,
 )
 from kohort.history_files.group_history import GroupHistory
 
@@ -112,6 +114,7 @@ def history(
         open_commits=COMMITS.empty_table(),
         minutes=pa.Table.from_pylist(list(minutes), schema=MINUTES),
         lag=pa.Table.from_pylist(list(lags), schema=LAG),
+        samples=SAMPLES.empty_table(),
         coverage=rows,
         options=GroupOptions(),
         is_complete=not any(row["gaps"] for row in rows),
@@ -153,3 +156,12 @@ def busy(group="billing"):
             for m in range(60) for p in partitions
         ],
     )  # fmt: skip
+
+
+def finding(severity="warning", since=10.0, **columns) -> Finding:
+    defaults = {
+        "id": "rewind", "group": "billing", "subject": "orders-3", "since": at(since),
+        "until": at(since + 1), "severity": severity,
+        "text": "orders-3 was set back from 5,000 to 120.",
+    }  # fmt: skip
+    return Finding(**defaults | columns)

@@ -1,7 +1,5 @@
 """What the page says of a group, by small literal histories."""
 
-from types import SimpleNamespace
-
 from kohort.report.building import page_of_group
 from kohort.report.limits import MOST_PARTITIONS
 from report.histories import (
@@ -10,6 +8,7 @@ from report.histories import (
     busy,
     commit,
     coverage,
+    finding,
     generation,
     history,
     lag,
@@ -26,14 +25,6 @@ def view(one, findings=()):
 
 def fact(found, name):
     return next(fact.value for fact in found.facts if fact.name == name)
-
-
-def finding(severity="warning", since=10.0, **columns):
-    defaults = {
-        "id": "rewind", "subject": "orders-3", "since": at(since), "until": at(since + 1),
-        "severity": severity, "text": "orders-3 was set back from 5,000 to 120.",
-    }  # fmt: skip
-    return SimpleNamespace(**defaults | columns)
 
 
 def test_an_owner_is_a_band_from_its_first_to_its_last_moment():

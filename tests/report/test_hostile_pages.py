@@ -1,7 +1,6 @@
 """Whatever names clients choose, a page stays what it is: nothing of them is markup or script."""
 
 import re
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -12,9 +11,9 @@ from effort import examples
 from kohort.report.building import page_of_all, page_of_group
 from kohort.report.picture import picture
 from kohort.util.printable import printable
+from report import histories
 from report.histories import (
     assignment,
-    at,
     busy,
     generation,
     history,
@@ -63,9 +62,7 @@ def hostile_history(name):
 
 
 def finding(name):
-    return SimpleNamespace(
-        id=name, subject=name, text=name, severity=name, since=at(1), until=at(2)
-    )
+    return histories.finding(id=name, subject=name or "-", text=name, severity="error")
 
 
 def skeleton(html):

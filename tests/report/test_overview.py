@@ -1,7 +1,5 @@
 """All groups on one page: their order, and how much of them is drawn."""
 
-from types import SimpleNamespace
-
 from kohort.report.building import page_of_all
 from kohort.report.limits import (
     DETAILED_GROUPS,
@@ -9,7 +7,7 @@ from kohort.report.limits import (
     ONE_OF_MANY,
     sparkline_points,
 )
-from report.histories import at, busy, generation, history, lag, minute, rebalance
+from report.histories import busy, finding, generation, history, lag, minute, rebalance
 from report.rendered import ORIGIN, Parts, of_all
 
 
@@ -17,12 +15,6 @@ def page(*groups):
     found = page_of_all(groups, ORIGIN)
     assert found is not None
     return found
-
-
-def finding(severity):
-    return SimpleNamespace(
-        id="rewind", subject="", since=at(1), until=at(2), severity=severity, text="set back"
-    )
 
 
 def standing(group, ms):

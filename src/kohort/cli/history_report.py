@@ -24,10 +24,10 @@ from kohort.errors import ConfigError, KohortError
 from kohort.util.text import did_you_mean
 
 if TYPE_CHECKING:
+    from kohort.findings.finding import Finding
     from kohort.history_files.directory import HistoryDirectory
     from kohort.history_files.group_history import GroupHistory
     from kohort.report.building import Origin
-    from kohort.report.findings import Finding
     from kohort.report.page import Page
 
 DEFAULT_OUT: Final = "report.html"
@@ -149,11 +149,15 @@ def _groups(
     since: datetime | None,
     until: datetime | None,
 ) -> "Iterator[tuple[GroupHistory, Sequence[Finding]]]":
+    from kohort.findings.commit_series import COLUMNS
+    from kohort.findings.search import find
+    from kohort.findings.thresholds import Thresholds
     from kohort.history_files.group_history import group_histories
 
     chosen = None if group is None else [group]
-    for history in group_histories(directory, chosen, since, until):
-        yield history, ()
+    for history in group_histories(directory, chosen, since, until, commit_columns=COLUMNS):
+        findings = () if history.end is None else find(history, Thresholds(), history.end)
+        yield history, findings
 
 
 def _write(options: argparse.Namespace, page: "Page") -> int:

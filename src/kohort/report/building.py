@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kohort.findings.finding import Finding
 from kohort.history_files.group_history import GroupHistory
-from kohort.report.findings import Finding
 from kohort.report.limits import BRIEF, DETAILED_GROUPS, ONE_OF_MANY, WHOLE, sparkline_points
 from kohort.report.names import counted, shown
 from kohort.report.overview import Entry, Rank, Row, buckets, rank, rows, summary, whole_span

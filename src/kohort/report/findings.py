@@ -2,32 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
+from kohort.findings.finding import SEVERITIES as FROM_THE_LEAST
+from kohort.findings.finding import Finding
 from kohort.report.names import shown
 from kohort.report.spans import Span, clock_range, milliseconds
 
-SEVERITIES: Final = ("error", "warning", "info")
-"""The worst first. Others count as the last one."""
+SEVERITIES: Final = tuple(reversed(FROM_THE_LEAST))
+"""The worst first."""
 _LONGEST_TEXT: Final = 600
-
-
-class Finding(Protocol):
-    """What a page needs of a finding."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def since(self) -> datetime: ...
-    @property
-    def until(self) -> datetime | None: ...
-    @property
-    def severity(self) -> str: ...
-    @property
-    def text(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +27,7 @@ class FindingView:
 
 def severity_rank(severity: str) -> int:
     """0: the worst."""
-    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES) - 1
+    return SEVERITIES.index(severity)
 
 
 def finding_views(findings: Iterable[Finding], span: Span) -> list[FindingView]:
@@ -54,12 +38,12 @@ def finding_views(findings: Iterable[Finding], span: Span) -> list[FindingView]:
 
 def _view(finding: Finding, span: Span) -> FindingView:
     since = milliseconds(finding.since)
-    until = span.until if finding.until is None else milliseconds(finding.until)
+    until = max(milliseconds(finding.until), since)
     return FindingView(
-        severity=SEVERITIES[severity_rank(finding.severity)],
+        severity=finding.severity,
         id=shown(finding.id),
-        subject=shown(finding.subject),
-        when=clock_range(since, max(until, since)),
+        subject=shown(finding.subject) if finding.subject else "",
+        when=clock_range(since, until),
         text=shown(finding.text, _LONGEST_TEXT),
         begin=span.position(since),
     )

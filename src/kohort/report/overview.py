@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from kohort.report.findings import SEVERITIES, Finding, FindingView, severity_rank
+from kohort.findings.finding import Finding
+from kohort.report.findings import SEVERITIES, FindingView, severity_rank
 from kohort.report.names import counted, short_number
 from kohort.report.spans import MINUTE, Span, duration, plain_clock
 from kohort.report.view import Figures, GroupView

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from kohort.findings.finding import Finding
 from kohort.history_files.group_history import GroupHistory
 from kohort.report import charts
 from kohort.report.causes import Mark, cause_text, key_of, mark_of
@@ -147,12 +148,12 @@ class _Subject:
 
 def group_view(
     history: GroupHistory,
-    findings: Sequence[Any],
+    findings: Sequence[Finding],
     limits: Limits,
     span: Span,
     anchor: str,
 ) -> tuple[GroupView, Figures]:
-    """The section of a group. `findings`: see `kohort.report.findings`."""
+    """The section of a group, and the figures by which it is compared."""
     names = member_names(history.members)
     points = max(limits.points, _FEWEST_POINTS)
     subject = _Subject(
