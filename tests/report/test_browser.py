@@ -46,7 +46,7 @@ def test_hostile_names_run_nothing_and_ask_for_nothing(show):
 
 
 @pytest.mark.parametrize("width", [400, 1600])
-def test_nothing_is_wider_than_the_screen(show, width):
+def test_a_page_is_never_wider_than_the_screen(show, width):
     page = show(of_all([busy(), *(hostile_history(name) for name in HOSTILE)]))
     page.resize(width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
