@@ -7,6 +7,7 @@ nothing is fetched. No figure is NaN or negative, but the velocity of a lag that
 
 from kohort.lag.records import NOT_FETCHED, Case, NextRecord, RecordsLag, records_lag
 from kohort.lag.times import (
+    NOTHING_UNREAD,
     UNKNOWN_TIME,
     EndSample,
     Method,
@@ -19,6 +20,7 @@ from kohort.lag.times import (
 from kohort.lag.trend import NO_TREND, Direction, LagPoint, Trend, lag_trend
 
 __all__ = [
+    "NOTHING_UNREAD",
     "NOT_FETCHED",
     "NO_TREND",
     "UNKNOWN_TIME",

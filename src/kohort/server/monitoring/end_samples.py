@@ -1,7 +1,7 @@
 """Sampled ends of the partitions that groups commit, for lag in time.
 
 Every `INTERVAL_S` the ends of at most `MAX_PARTITIONS` partitions are sampled, those of other nodes
-included. A partition has at most `CAPACITY` samples, some 700 bytes. When they are full, every
+included. A partition has at most `CAPACITY` samples, some 800 bytes. When they are full, every
 second one of the older half goes: recent ones are 30 s apart, old ones hours or days. So a lag in
 time is the more exact the shorter it is.
 
