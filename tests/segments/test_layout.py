@@ -62,6 +62,13 @@ class TestDataDirectories:
         Partition(tmp_path / "kafka-1", "orders-0")
         assert list(found(tmp_path / "kafka-1")) == ["orders-0"]
 
+    def test_a_name_beyond_64_bits_is_no_segment(self, tmp_path):
+        partition = Partition(tmp_path).fill(0, 4)
+        (partition.path / f"{2**63 - 1:020}.log").write_bytes(b"")
+        (partition.path / f"{10**20 - 1:020}.log").write_bytes(b"")
+        ((replica,),) = find_replicas([str(tmp_path)]).values()
+        assert (replica.start(), replica.end()) == (0, 4)
+
     def test_a_directory_without_partitions_is_refused(self, tmp_path):
         (tmp_path / "other").mkdir()
         with pytest.raises(ConfigError, match="neither directories named TOPIC-PARTITION nor"):

@@ -319,6 +319,46 @@ class TestDamage:
         found, losses = reads(partition)
         assert (found, len(losses)) == ([0, 1, 4, 5], 1)
 
+    def test_a_length_that_leads_behind_the_end_is_damage(self, partition):
+        """The index knows of a batch behind it. A broker that was killed had written no other."""
+        content = bytearray(log_of(0, 6))
+        content[len(batch(0)) + 8] = 0x40
+        partition.segment(0, bytes(content))
+        partition.index(0, (5, len(log_of(0, 4))))
+        found, (loss,) = reads(partition)
+        assert found == [0, 1]
+        assert "the file ends within a batch; lost are offsets from 2 to below 6" in loss
+
+    @pytest.mark.parametrize("codec", [5, 6, 7])
+    def test_a_batch_of_an_unknown_compression_type_may_be_a_row(self, partition, codec):
+        unknown = bytearray(batch(2))
+        unknown[22] = codec
+        unknown[17:21] = crc32c(bytes(unknown[21:])).to_bytes(4, "big")
+        partition.segment(0, batch(0) + bytes(unknown) + batch(4))
+        with pytest.raises(KafkaError, match="UNSUPPORTED_COMPRESSION_TYPE"):
+            offsets(partition, on_loss=lambda _: None)
+        found = rows(partition, damaged_rows=True)
+        assert [row["offset"] for row in found] == [0, 1, 2, 4, 5]
+        assert b"compression type" in found[2]["value"]
+
+    def test_a_batch_above_the_limit_may_be_a_row(self, partition):
+        large = batches.build([Record(None, bytes(4096), (), NOW)], base_offset=2, codec=Codec.GZIP)
+        partition.segment(0, batch(0) + large + batch(3))
+        found = rows(partition, damaged_rows=True, max_inflated=1_000)
+        assert [(row["offset"], row["control"]) for row in found] == [
+            (0, None), (1, None), (2, "damaged"), (3, None), (4, None),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("count", [-1, -2, 0x7FFFFFFF, -0x80000000])
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_a_wrong_count_takes_no_records_of_other_batches(self, partition, codec, count):
+        wrong = bytearray(batch(2, codec=codec))
+        wrong[57:61] = count.to_bytes(4, "big", signed=True)
+        wrong[17:21] = crc32c(bytes(wrong[21:])).to_bytes(4, "big")
+        partition.segment(0, batch(0, codec=codec) + bytes(wrong) + batch(4, codec=codec))
+        found, losses = reads(partition)
+        assert (found, len(losses)) == ([0, 1, 4, 5], 1)
+
     def test_damage_outside_the_range_does_not_matter(self, partition):
         partition.segment(0, self.damaged(70))
         assert reads(partition, 0, 2) == ([0, 1], [])

@@ -141,6 +141,8 @@ def _inflated(
     for batch in batches.tolist():
         if check_crcs:
             _validate_crc(view, batch)
+        if batch[kernels.COUNT] <= 0:
+            raise _wrong_count(batch[kernels.BASE_OFFSET], batch[kernels.COUNT])
         start, end = batch[kernels.POSITION], batch[kernels.POSITION] + batch[kernels.SIZE]
         codec = batch[kernels.ATTRIBUTES] & CODEC_BITS
         records = decompress(codec, view[start + HEADER_SIZE : end], limits.inflated)
@@ -176,10 +178,11 @@ def _validate_counts(records: Table) -> None:
     counts, sizes = records[:, kernels.COUNT], records[:, kernels.SIZE]
     wrong = np.flatnonzero((counts <= 0) | (counts * _MIN_RECORD_BYTES > sizes))
     if len(wrong):
-        raise corrupt(
-            int(records[wrong[0], kernels.BASE_OFFSET]),
-            f"has not the {counts[wrong[0]]} records that its header says",
-        )
+        raise _wrong_count(int(records[wrong[0], kernels.BASE_OFFSET]), int(counts[wrong[0]]))
+
+
+def _wrong_count(base_offset: int, count: int) -> KafkaError:
+    return corrupt(base_offset, f"has not the {count} records that its header says")
 
 
 def corrupt(base_offset: int, problem: str) -> KafkaError:

@@ -1,7 +1,9 @@
 """Reads a range of offsets of a replica as Arrow record batches.
 
-Damage never leads to wrong records. A batch whose CRC is wrong is left out, and the next one is
-read. Where there is no batch, the rest of the segment is left out, and the next segment is read.
+Damage never leads to wrong keys, values and times. A batch whose CRC is wrong is left out, and the
+next one is read. Where there is no batch, the rest of the segment is left out, and the next segment
+is read. The offset of a batch is outside its CRC: a wrong one is found if the offsets around it
+tell, and the batch then counts as none.
 """
 
 from bisect import bisect_right
@@ -46,7 +48,8 @@ class ReadSettings:
     damaged_rows: bool = False
     """Damage becomes a row instead: without key, `control` = "damaged", the reason as its value.
 
-    Needs `include_batch_fields`.
+    So does a batch that is too large, or of an unknown compression type. Needs
+    `include_batch_fields`.
     """
 
 
@@ -55,8 +58,8 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `replica` with offsets in [start, end), in order.
 
-    Raises KohortError if a file cannot be read, and what `on_loss` raises; KafkaError
-    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KohortError if a file cannot be read, and what `on_loss` raises; without `damaged_rows`
+    KafkaError MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     return _Reading(replica, start, end, settings).batches()
 
@@ -86,7 +89,8 @@ class _Reading:
                     self._count_change(segment)
                     continue
                 no_batch = yield from self._segment(file, segment, following)
-            if no_batch is not None and not (following is None and no_batch.may_be_end):
+            # Up to its end, a log had whole batches when that was determined.
+            if no_batch is not None and self._offset < self._end:
                 if self._replica.segments() != segments:
                     self._count_change(segment)
                     continue
@@ -150,10 +154,14 @@ class _Reading:
         try:
             yield from self._decoded(chunk.data, end)
         except KafkaError as error:
-            if error.code is not ErrorCode.corrupt_message:
+            if not self._is_damage(error):
                 raise
             yield from self._each_batch(chunk, segment)
         self._offset = max(self._offset, end)
+
+    def _is_damage(self, error: KafkaError) -> bool:
+        """Whether the records of a batch with this error are left out."""
+        return error.code is ErrorCode.corrupt_message or self._settings.damaged_rows
 
     def _decoded(self, data: memoryview, end: int) -> Iterator[pa.RecordBatch]:
         """The records from the next offset on; only whole record batches precede an error."""
@@ -183,7 +191,7 @@ class _Reading:
             try:
                 yield from self._decoded(chunk.data[position : position + size], end)
             except KafkaError as error:
-                if error.code is not ErrorCode.corrupt_message:
+                if not self._is_damage(error):
                     raise
                 self._offset = max(self._offset, base_offset)
                 problem = error.message or "a damaged batch"

@@ -18,11 +18,11 @@ from kohort.errors import KohortError
 from kohort.log.partition_mark import MARK, base64_id, decode_mark
 from kohort.segments.batch_walk import end_of
 from kohort.segments.offset_index import has_index, last_position
-from kohort.segments.segment import SEGMENT, Segment
+from kohort.segments.segment import BASE_OFFSET, SEGMENT, Segment
 from kohort.segments.storage import Directory, File
 from kohort.types import TopicPartition
 
-_SWAP: Final = re.compile(r"(\d{20})(?:-\d{20}|\.log)\.swap")
+_SWAP: Final = re.compile(rf"{BASE_OFFSET}(?:-\d{{20}}|\.log)\.swap")
 """Kohort's names have the end of the replaced segments, too."""
 PIECE_BYTES: Final = 100 * 1024 * 1024
 """Bytes for a task, those of a segment of `__consumer_offsets`."""

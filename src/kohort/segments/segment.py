@@ -3,7 +3,9 @@
 import re
 from typing import Final, NamedTuple
 
-SEGMENT: Final = re.compile(r"(\d{20})\.log")
+BASE_OFFSET: Final = r"(0[0-8]\d{18})"
+"""In names of files, 20 digits; offsets behind it fit into 64 bits."""
+SEGMENT: Final = re.compile(rf"{BASE_OFFSET}\.log")
 """Names of segments; others such as `….log.deleted` are about to be removed or replaced."""
 
 
