@@ -5,10 +5,14 @@ leaves each key once. If transactions are open there, the log is complete behind
 cleaner keeps the last record of a key, and may have removed what was in force before theirs.
 Up to the first hole (an offset that is missing) nothing was removed either.
 
-A hole behind that begins another gap: the log was compacted, or retention or damage took records,
-after what is before the hole had been read. From the hole on the rule is applied anew.
+A hole behind that begins another gap: the log was compacted, or retention took records, after what
+is before the hole had been read. From the hole on the rule is applied anew.
+
+Damage is another matter. It takes the last records of keys too, and no later record tells which
+keys. So the log is not complete behind it any more.
 """
 
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -25,13 +29,14 @@ _COLUMNS: Final = (
     "first", "end", "batches", "records", "control_records", "first_hole", "holes",
     "complete_from", "complete_from_time", "errors", "first_time", "last_time",
 )  # fmt: skip
+_TIMES: Final = ("complete_from_time", "first_time", "last_time")
 
 
 class Gap(NamedTuple):
     """A part of the log in which records are missing that say something about then."""
 
     hole: int
-    """Offset of the first record behind its first hole."""
+    """Offset of the first record behind its first hole; of damage, the first one that is lost."""
     complete_from: int | None
     """Offset from which on nothing is missing; None: not yet."""
     is_later: bool
@@ -55,8 +60,12 @@ class Coverage:
     holes: int = 0
     last_hole: int = -1
     """Offset of the first record behind it."""
-    gaps: list[Gap] = field(default_factory=list)
+    compaction_gaps: list[Gap] = field(default_factory=list)
+    """Gaps that begin with a hole, as compaction leaves it."""
+    damaged_from: list[int] = field(default_factory=list)
+    """First offset of each range that damage took, ascending."""
     complete_from: int | None = None
+    """By holes alone; `row` has it only if there is no damage."""
     complete_from_time: int | None = None
     errors: int = 0
     first_time: int | None = None
@@ -73,8 +82,19 @@ class Coverage:
     """Whether the log may have been compacted since the last record was read."""
 
     @property
+    def gaps(self) -> list[Gap]:
+        """All gaps, by their beginnings. Those of damage have no end."""
+        damaged = [Gap(offset, None, is_later=True) for offset in self.damaged_from]
+        return sorted([*self.compaction_gaps, *damaged], key=lambda gap: gap.hole)
+
+    @property
     def first_hole(self) -> int | None:
-        return self.gaps[0].hole if self.gaps else None
+        return self.compaction_gaps[0].hole if self.compaction_gaps else None
+
+    def lose(self, offset: int) -> None:
+        """Damage took the records from this offset on, up to the next one that is read."""
+        if offset not in self.damaged_from:
+            insort(self.damaged_from, offset)
 
     @property
     def seen_since(self) -> int:
@@ -123,7 +143,7 @@ class Coverage:
         is_paused = after_pause and len(holes) > 0 and holes[0] == 0
         at, end = 0, rows.shape[1]
         while at < end:
-            opens = self.complete_from is not None or not self.gaps or is_paused
+            opens = self.complete_from is not None or not self.compaction_gaps or is_paused
             waits = self.repeated_from is not None and self.complete_from is None
             limit = _next(holes, at, end) if opens or waits else end
             if self.complete_from is None:
@@ -144,15 +164,17 @@ class Coverage:
         self.seen = {key: offset for key, offset in self.seen.items() if offset >= self.last_hole}
 
     def _open_gap(self, hole: int, *, is_later: bool) -> None:
-        if self.gaps and self.gaps[-1].complete_from is None:
-            self.gaps[-1] = self.gaps[-1]._replace(complete_from=hole)
-        self.gaps.append(Gap(hole, None, is_later))
+        self._end_gap(hole)
+        self.compaction_gaps.append(Gap(hole, None, is_later))
         self.complete_from = self.complete_from_time = None
 
     def _close_gap(self, offset: int, time: int) -> None:
         self.complete_from, self.complete_from_time = offset, time
-        if self.gaps and self.gaps[-1].complete_from is None:
-            self.gaps[-1] = self.gaps[-1]._replace(complete_from=offset)
+        self._end_gap(offset)
+
+    def _end_gap(self, offset: int) -> None:
+        if self.compaction_gaps and self.compaction_gaps[-1].complete_from is None:
+            self.compaction_gaps[-1] = self.compaction_gaps[-1]._replace(complete_from=offset)
 
     def _find_repeated(
         self, table: RecordTable, since: Array, start: int, end: int, limit: int
@@ -189,9 +211,11 @@ class Coverage:
     def are_exact(self, offsets: Array) -> Array:
         """Whether nothing that matters is missing before these log offsets."""
         exact = np.ones(np.shape(offsets), np.bool_)
-        for gap in self.gaps:
+        for gap in self.compaction_gaps:
             complete = _NEVER if gap.complete_from is None else gap.complete_from
             exact &= (offsets < gap.hole) | (offsets >= complete)
+        if self.damaged_from:
+            exact &= offsets < self.damaged_from[0]
         return exact
 
     def are_last(self, records: Array, offsets: Array) -> Array:
@@ -208,16 +232,25 @@ class Coverage:
     def exact_since(self, offset: int) -> int | None:
         """Log offset from which on nothing that matters is missing up to this one; None: not even
         just before it."""
-        for gap in reversed(self.gaps):
+        if self.damaged_from and offset >= self.damaged_from[0]:
+            return None
+        for gap in reversed(self.compaction_gaps):
             if offset >= gap.hole:
                 complete = gap.complete_from
                 return None if complete is None or offset < complete else complete
         return 0
 
+    def exact_since_now(self) -> int | None:
+        """`exact_since` of the end of the log, where damage may have taken what came last."""
+        return None if self.damaged_from else self.exact_since(self.end - 1)
+
     def row(self) -> dict[str, Any]:
         """Of the table `coverage`, without what the state adds."""
         gaps = [gap._asdict() for gap in self.gaps]
         row = {name: getattr(self, name) for name in _COLUMNS}
+        row |= {name: None for name in _TIMES if (row[name] or 0) < 0}
+        if self.damaged_from:
+            row |= {"complete_from": None, "complete_from_time": None}
         return row | {"bytes": self.bytes_read, "gaps": gaps}
 
 

@@ -129,7 +129,7 @@ class State:
         Generations, rebalances, members, assignments and minutes have null ends. Commits are those
         of open transactions, and tombstones whose cause is not decided yet.
         """
-        exact_since = self.coverage.exact_since(self.next_offset - 1)
+        exact_since = self.coverage.exact_since_now()
         rows = {
             name: pa.RecordBatch.from_pylist(some, TABLES[name])
             for name, some in self.groups.open_rows(exact_since).items()

@@ -272,5 +272,5 @@ def coverage_to_json(coverage: Coverage) -> dict[str, Any]:
 
 def coverage_from_json(values: dict[str, Any]) -> Coverage:
     seen = {b64decode(key): at for key, at in values["seen"]}
-    gaps, open_then = [Gap(*gap) for gap in values["gaps"]], set(values["open_then"])
-    return Coverage(**values | {"seen": seen, "gaps": gaps, "open_then": open_then})
+    gaps, open_then = [Gap(*gap) for gap in values["compaction_gaps"]], set(values["open_then"])
+    return Coverage(**values | {"seen": seen, "compaction_gaps": gaps, "open_then": open_then})
