@@ -1,5 +1,6 @@
 """The directory of a history: what it refuses, what is merged and removed, and what readers see."""
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,6 +19,7 @@ from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles, LockedError, ObjectFiles, open_files
 from kohort.history_files.folding import LogRange
 from kohort.history_files.merging import DAY_MS, merge, remove_older
+from kohort.history_files.moments import parse_moment
 from kohort.history_files.snapshot import Snapshot, StoredState
 from kohort.history_files.table_files import TableFiles
 
@@ -236,3 +238,25 @@ def test_a_reader_whose_snapshot_was_removed_takes_the_next(built, tmp_path, mon
 
 def test_times_of_rows_are_those_of_the_log(built):
     assert rows(built, "commits")[0]["time"] == NOW - timedelta(hours=20)
+
+
+def test_a_build_whose_directory_was_removed_writes_nothing_into_the_next_one(tmp_path):
+    out, log_of_two = tmp_path / "out", log(partitions=1)
+    with opened_for_writing(LocalFiles(out), NOW_MS) as history:
+        shutil.rmtree(out)
+        Builder(log_of_two, LocalFiles(out)).build()
+        before = sorted(path.name for path in out.rglob("*"))
+        with pytest.raises(KohortError, match="was removed while this build wrote into it"):
+            history.replace(history.current, [], NOW_MS)
+    assert sorted(path.name for path in out.rglob("*")) == before
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59-01:00", "0001-01-01T00:00+01:00"])
+def test_a_time_that_utc_does_not_have_is_refused(time):
+    with pytest.raises(ConfigError, match="is not in the years 1 to 9999 in UTC"):
+        parse_moment(time)
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59Z", "0001-01-01T00:00Z"])
+def test_the_first_and_the_last_time_are_times(time):
+    assert parse_moment(time).isoformat().startswith(time[:-1])

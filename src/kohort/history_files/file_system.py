@@ -82,7 +82,10 @@ class Files(Protocol):
         """A new file, in an existing directory; `close` makes it durable."""
 
     def publish(self, path: str, data: bytes) -> None:
-        """Write a whole file that appears at once, and durably."""
+        """Write a whole file that appears at once, and durably.
+
+        Raises KohortError if this process has locked the directory, and it was removed since.
+        """
 
     def make_directory(self, directory: str) -> None:
         """Create a directory, and those above, unless it exists; its name is durable."""
@@ -125,6 +128,8 @@ class LocalFiles:
         self.location = str(root)
         self._root = root
         self._system = system or System()
+        self._lock: tuple[Path, os.stat_result] | None = None
+        """The file whose lock is held."""
 
     def names(self, directory: str = "") -> list[str]:
         try:
@@ -145,12 +150,25 @@ class LocalFiles:
         return io.BufferedWriter(_DurableFile(descriptor, self._system), BUFFER)
 
     def publish(self, path: str, data: bytes) -> None:
+        self._validate_lock()
         temporary = self._root / f"{path}{TEMPORARY}"
         descriptor = self._system.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with _DurableFile(descriptor, self._system) as file:
             file.write(data)
         self._system.rename(temporary, self._root / path)
         self.sync_directories([str(PurePosixPath(path).parent)])
+
+    def _validate_lock(self) -> None:
+        """Raise KohortError if the lock that is held is not that of the directory any more."""
+        if self._lock is None:
+            return
+        path, held = self._lock
+        try:
+            if os.path.samestat(os.stat(path), held):
+                return
+        except FileNotFoundError:
+            pass
+        raise KohortError(f"{self.location}: was removed while this build wrote into it")
 
     def make_directory(self, directory: str) -> None:
         path = self._root / directory
@@ -193,8 +211,10 @@ class LocalFiles:
                     f"{self.location}: its file system has no locks ({error.strerror}), so that "
                     "two builds could write into it"
                 ) from None
+            self._lock = self._root / path, os.fstat(descriptor)
             yield
         finally:
+            self._lock = None
             os.close(descriptor)
 
 

@@ -63,7 +63,10 @@ def parse_moment(moment: str | datetime) -> datetime:
         raise ConfigError(
             f"{moment}: has no zone; write {time.isoformat()}Z for UTC, or {time.isoformat()}+01:00"
         )
-    return time.astimezone(UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ConfigError(f"{moment}: is not in the years 1 to 9999 in UTC") from None
 
 
 def is_in_gap(gaps: "Iterable[Gap]", cut: int) -> bool:
