@@ -6,11 +6,13 @@ from uuid import UUID
 import pytest
 
 from kohort.errors import ConfigError, KohortError
+from kohort.history_files.snapshot import Snapshot, StoredState
 from kohort.log.partition_mark import MARK, encode_mark
 from kohort.spark import history
+from kohort.spark.history.building import log_work
 from kohort.spark.history.sources import is_path, log_of
 from spark.history.comparing import same
-from spark.servers import KOHORT, server
+from spark.servers import KOHORT, KohortServer, server
 from spark.streams import wait_for
 from spark.topics import Topics
 
@@ -187,3 +189,48 @@ def test_segment_files_give_the_tables_of_the_fold(session, recording, expected,
 )
 def test_a_source_is_a_path_or_servers(source, expected):
     assert is_path(source) is expected
+
+
+def test_directories_of_several_clusters_are_refused(tmp_path):
+    for cluster, number in (("one", 0), ("other", 1)):
+        directory = tmp_path / cluster / f"__consumer_offsets-{number}"
+        directory.mkdir(parents=True)
+        (directory / MARK).write_bytes(encode_mark(UUID(int=number + 7)))
+        (directory / f"{0:020}.log").write_bytes(b"")
+    log = log_of(f"{tmp_path / 'one'},{tmp_path / 'other'}")
+    with pytest.raises(ConfigError, match="are of several clusters"):
+        log.offsets()
+    assert log_of(str(tmp_path / "one")).offsets().ends == {0: 0}
+
+
+def test_log_partitions_that_are_gone_are_named(tmp_path, caplog):
+    """A broker moves partitions to other directories and other brokers."""
+    directory = tmp_path / "__consumer_offsets-1"
+    directory.mkdir()
+    (directory / f"{0:020}.log").write_bytes(b"")
+    states = {number: StoredState(0, None) for number in (1, 7, 11)}
+    work = log_work(None, log_of(str(tmp_path)), str(tmp_path), history.GroupOptions())
+    assert work.offsets(Snapshot(log_partitions=states)).ends == {1: 0}
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("log partitions 7, 11 of the history are not in the source now")
+
+
+def test_a_stream_goes_on_when_its_broker_returns(session, tmp_path):
+    running = KohortServer(tmp_path)
+    try:
+        topics = Topics(running.address)
+        topics.create("orders", 3)
+        commit(topics, "returning", 1)
+        out = str(tmp_path / "out")
+        with Following(session, running.address, out) as following:
+            wait_for(lambda: following.batches or following.errors, "a batch", within_s=120)
+            running.is_killed()
+            commit(topics, "returning", 2)
+
+            def is_followed():
+                rows = history.read(session, out).committed_offsets().collect()
+                return following.errors or [row.committed for row in rows] == [2]
+
+            wait_for(is_followed, "followed", within_s=120)
+    finally:
+        running.stop()

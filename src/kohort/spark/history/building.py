@@ -112,7 +112,17 @@ def log_work(
         names = log.topic_names()  # of each batch: topics are created meanwhile
         return lambda tasks: run_tasks(spark, location, log.reader(), tasks, known, names)
 
-    return Work(lambda _: log.offsets(), runner)
+    def offsets(snapshot: Snapshot) -> Offsets:
+        found = log.offsets()
+        if missing := sorted(snapshot.ends().keys() - found.ends.keys()):
+            _log.warning(
+                "log partitions %s of the history are not in the source now, and end here: data "
+                "directories may have been left out, or their partitions moved",
+                ", ".join(map(str, missing)),
+            )
+        return found
+
+    return Work(offsets, runner)
 
 
 def frame_offsets(records: "DataFrame", snapshot: Snapshot) -> Offsets:

@@ -5,7 +5,7 @@ The driver asks a source for the offsets of its log partitions. Tasks get a pick
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
@@ -189,6 +189,7 @@ class FileLog:
                 f"{', '.join(self._paths)}: there is no directory {TOPIC}-N with segment files; "
                 "the path is a data directory of a broker, or the directory of a partition"
             )
+        _validate_topic(replica for replicas in found.values() for replica in replicas)
         return {tp.partition: longest(replicas) for tp, replicas in found.items()}
 
     def offsets(self) -> Offsets:
@@ -216,6 +217,20 @@ class FileLog:
 
     def reader(self) -> RecordReader:
         return FileReader(self._replicas)
+
+
+def _validate_topic(replicas: "Iterable[Replica]") -> None:
+    """Raise ConfigError for directories of several clusters: each has a topic id of its own."""
+    first: dict[str, Replica] = {}
+    for replica in replicas:
+        if (topic_id := replica.topic_id()) is not None:
+            first.setdefault(topic_id, replica)
+    if len(first) > 1:
+        (one, path), (other, other_path), *_ = first.items()
+        raise ConfigError(
+            f"{path} has the topic id {one}, and {other_path} has {other}: they are of several "
+            "clusters, or of a topic that was recreated; name the directories of one"
+        )
 
 
 @dataclass(frozen=True, slots=True)
