@@ -71,3 +71,7 @@ def generation(log_partition, offset, ended_offset, ended):
 
 def batch(schema, rows):
     return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def fold_parts(state, records):
+    yield fold(state, records)

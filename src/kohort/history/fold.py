@@ -9,20 +9,24 @@ Commits are folded by machine code, a run at a time, up to the next record of an
 is applied by `GroupFold`, which then knows all commits before it.
 """
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from math import isqrt
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.history.call import Call
-from kohort.history.record_table import read_records
+from kohort.history.record_table import Strings, column, read_records
 from kohort.history.schema import TABLES
 from kohort.history.state import State
 
-__all__ = ["Rows", "State", "fold"]
+__all__ = ["Rows", "State", "fold", "fold_parts"]
 
 Rows: TypeAlias = Mapping[str, pa.RecordBatch]
 """Rows by table, for each table of `schema.TABLES`."""
+MOST_NAMED: Final = 5_000_000
+"""Members that the rows of a part name at most, about: each generation names all of its group."""
 _NOTHING: Rows = {name: pa.RecordBatch.from_pylist([], schema) for name, schema in TABLES.items()}
 
 
@@ -38,3 +42,32 @@ def fold(state: State, records: pa.RecordBatch) -> tuple[Rows, State]:
     call = Call(state, table)
     call.run()
     return {**_NOTHING, **call.rows()}, state.pruned()
+
+
+def fold_parts(state: State, records: pa.RecordBatch) -> Iterator[tuple[Rows, State]]:
+    """`fold`, some records at a time: memory is bounded whatever number of members groups have."""
+    others = _others(Strings.of(column(records, "key")))
+    at = 0
+    while at < records.num_rows:
+        coming = others[np.searchsorted(others, at) :]
+        count = _records_per_part(state.groups.most_members()) if len(coming) else 0
+        end = int(coming[count]) if count < len(coming) else records.num_rows
+        rows, state = fold(state, records.slice(at, end - at))
+        yield rows, state
+        at = end
+
+
+def _records_per_part(members: int) -> int:
+    """How many records of groups name at most MOST_NAMED members, if each may add one."""
+    return max((isqrt(members * members + 4 * MOST_NAMED) - members) // 2, 1)
+
+
+def _others(keys: Strings) -> Any:
+    """The records whose key is not that of a committed offset."""
+    starts, sizes = keys.ends[:-1], np.diff(keys.ends)
+    typed = np.flatnonzero(sizes >= 2)  # bytes of a type
+    at = starts[typed]
+    is_offset = (keys.data[at] == 0) & (keys.data[at + 1] <= 1)
+    is_other = np.ones(len(sizes), np.bool_)
+    is_other[typed[is_offset]] = False
+    return np.flatnonzero(is_other)

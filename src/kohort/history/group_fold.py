@@ -134,6 +134,10 @@ class GroupFold:
         state = self._groups.get(group)
         return state is not None and bool(state.members)
 
+    def most_members(self) -> int:
+        """The number of members of the group that has most."""
+        return max((len(state.members) for state in self._groups.values()), default=0)
+
     def subscribes(self, group: str, topic: str) -> bool:
         """Whether a member is subscribed to the topic."""
         state = self._groups.get(group)
@@ -283,7 +287,7 @@ class GroupFold:
         del self._groups[state.group]
 
     def _cause(self, state: GroupState, at: LogPosition) -> str:
-        expired = self._commits.offsets_expired(state.group, at.batch_offset)
+        expired = self._commits.offsets_expired(state.group, at.batch)
         if expired is None:
             since = state.empty_since
             expired = since is not None and at.timestamp - since >= self._options.retention_ms

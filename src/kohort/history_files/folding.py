@@ -141,7 +141,7 @@ def _state(
 def _fold(
     tables: TableFiles, log_range: LogRange, state: "State", read: Reader
 ) -> tuple["State", bool]:
-    from kohort.history.fold import fold
+    from kohort.history.fold import fold_parts
 
     is_changed = False
     for records in read(log_range):
@@ -153,9 +153,10 @@ def _fold(
             tables.write("groups", errors)
         if not whole.num_rows:
             continue
-        rows, state = fold(state, whole)
-        for table, batch in rows.items():
-            tables.write(table, batch)
+        for rows, after in fold_parts(state, whole):
+            state = after
+            for table, batch in rows.items():
+                tables.write(table, batch)
     return state, is_changed
 
 

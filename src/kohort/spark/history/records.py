@@ -113,7 +113,7 @@ class RowsOfTable(workers.TaskObject):
             yield from self._rows(number, records)
 
     def _rows(self, number: int, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from kohort.history.fold import fold
+        from kohort.history.fold import fold_parts
         from kohort.history.state import State
 
         state = State.new(number)
@@ -123,9 +123,10 @@ class RowsOfTable(workers.TaskObject):
                 yield errors
             if not whole.num_rows:
                 continue
-            rows, state = fold(state, whole)
-            if (found := rows.get(self._table)) is not None and found.num_rows:
-                yield found
+            for rows, after in fold_parts(state, whole):
+                state = after
+                if (found := rows.get(self._table)) is not None and found.num_rows:
+                    yield found
         last = state.coverage_row() if self._table == "coverage" else state.open_rows()[self._table]
         if last.num_rows:
             yield last
