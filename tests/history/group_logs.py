@@ -69,7 +69,7 @@ class Commits:
     def first_commit(self, group: str) -> int | None:
         return self.first.get(group)
 
-    def offsets_expired(self, group: str, batch_offset: int | None) -> bool | None:
+    def offsets_expired(self, group: str, batch: int) -> bool | None:
         return None
 
 

@@ -16,7 +16,7 @@ from kohort.coordinator.records import (
     encode,
     new_empty_group_record,
 )
-from kohort.history.group_fold import GroupOptions
+from kohort.history.group_fold import GroupFold, GroupOptions
 from kohort.protocol.subscription import Subscription, encode_subscription
 
 DAY = 24 * 3_600_000
@@ -116,6 +116,38 @@ def test_offsets_of_a_topic_with_subscribers_cannot_be_deleted_but_with_it() -> 
     log = Log().write(0, generation("g", "t")).write(1, commit("g", "t", 0), commit("g", "u", 0))
     log.write(2, tombstone("g", "t"), tombstone("g", "u"))
     assert log.causes() == ["topic deleted", "offsets deleted"]
+
+
+def test_a_group_of_an_archive_ends_by_what_was_deleted_with_it() -> None:
+    """And not by what it had lost before, wherever the archive is cut."""
+    log = Log().write(0, commit("g", "t", 0), new_empty_group_record("g", START_MS))
+    log.write(RETENTION - 1, commit("g", "u", RETENTION - 1)).write(RETENTION, tombstone("g", "t"))
+    log.write(RETENTION + DAY, generation("g", "u")).write(
+        RETENTION + 2 * DAY, tombstone("g", "u"), group_tombstone("g")
+    )
+    log.write(RETENTION + 3 * DAY, commit("h", "u", 0))
+    archive = [
+        {name: row[name] for name in ("key", "value", "partition", "offset", "timestamp")}
+        for row in log.records
+    ]
+    for parts in ([archive], [[row] for row in archive]):
+        folded = Folded([batch_of(part) for part in parts], round_trips=True)
+        ends = [row["ended_by"] for row in folded.rows("generations")]
+        assert sorted(ends) == ["deleted", "next"]
+
+
+def test_subscriptions_are_looked_up_once_for_all_partitions(monkeypatch) -> None:
+    asked = []
+
+    def subscribes(_: GroupFold, group: str, topic: str) -> bool:
+        asked.append((group, topic))
+        return False
+
+    monkeypatch.setattr(GroupFold, "subscribes", subscribes)
+    log = Log().write(0, *(commit("g", "t", 0, number) for number in range(50)))
+    log.write(1, *(tombstone("g", "t", number) for number in range(50)))
+    assert log.causes() == ["offsets deleted"] * 50
+    assert asked == [("g", "t")]
 
 
 def test_behind_a_hole_causes_are_not_known() -> None:

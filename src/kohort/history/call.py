@@ -1,5 +1,7 @@
 """One call of the fold: runs of commits by machine code, other records one by one."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -123,16 +125,17 @@ class Call:
         )  # fmt: skip
 
     def _batch(self, row: int) -> int:
-        batch_offset = int(self._table.rows[fk.BATCH_OFFSET, row])
-        return batch_offset if batch_offset >= 0 else -1 - int(self._table.rows[fk.TIME, row])
+        return self._position(row).batch
 
     # --- tombstones
 
     def _note_tombstones(self, start: int, stop: int) -> None:
+        # No group changes within a run of commits, and a group may have many members.
+        subscribes = lru_cache(maxsize=None)(self._state.groups.subscribes)
         for at in start + np.flatnonzero(self._out[fk.OUT_KIND, start:stop] == fk.TOMBSTONED):
-            self._note_tombstone(self._out[:, at].tolist())
+            self._note_tombstone(self._out[:, at].tolist(), subscribes)
 
-    def _note_tombstone(self, out: list[int]) -> None:
+    def _note_tombstone(self, out: list[int], subscribes: Callable[[str, str], bool]) -> None:
         state, row = self._state, out[fk.OUT_ROW]
         slot = self._table.rows[fk.SLOT, row]
         group = state.partitions.group_names.values[out[fk.OUT_GROUP]]
@@ -142,7 +145,7 @@ class Call:
             out[fk.OUT_IN_FORCE],
             topic,
             self._is_aged(group, out),
-            bool(is_owned) or state.groups.subscribes(group, topic),
+            bool(is_owned) or subscribes(group, topic),
             state.coverage.is_exact(out[fk.OUT_IN_FORCE]),
         )
         state.tombstones.add(group, self._batch(row), int(self._log_times[row]), tombstone)

@@ -53,8 +53,8 @@ class SlotTimes:
         life = -1 if number is None else int(self._partitions.groups[number, fk.GROUP_LIFE])
         return None if life < 0 else life
 
-    def offsets_expired(self, group: str, batch_offset: int | None) -> bool | None:
-        return self._tombstones.are_expired(group, batch_offset)
+    def offsets_expired(self, group: str, batch: int) -> bool | None:
+        return self._tombstones.are_expired(group, batch)
 
     def _values(self, group: str, tp: TopicPartition) -> Array | None:
         slot = self._partitions.slot(group, tp)

@@ -24,6 +24,12 @@ class LogPosition(NamedTuple):
     """Log offset from which on nothing is missing up to this record; None: not even just before."""
 
     @property
+    def batch(self) -> int:
+        """Number of its batch: the batch offset. Records of an archive have none: all of one time
+        are a batch."""
+        return -1 - self.timestamp if self.batch_offset is None else self.batch_offset
+
+    @property
     def is_exact(self) -> bool:
         """Whether no record before it is missing that says something about now."""
         return self.exact_since is not None
@@ -66,8 +72,8 @@ class CommitTimes(Protocol):
         A group may commit before its first other record: its life begins there.
         """
 
-    def offsets_expired(self, group: str, batch_offset: int | None) -> bool | None:
-        """Whether the offsets that were deleted in this batch were all as old as the retention.
+    def offsets_expired(self, group: str, batch: int) -> bool | None:
+        """Whether the offsets that were deleted with the group were all as old as the retention.
 
-        None if the batch has deleted none so far.
+        `batch`: `LogPosition.batch` of the group's tombstone. None if it has deleted none so far.
         """

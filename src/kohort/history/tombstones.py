@@ -24,7 +24,7 @@ from kohort.history.schema import COMMITS
 _TOGETHER_US: Final = 10_000_000
 """A topic's offsets are deleted in all groups within this time."""
 Batch: TypeAlias = int
-"""Batch offset; of an archive, which has none, -1 - record time in µs."""
+"""`LogPosition.batch`."""
 
 
 class Tombstone(NamedTuple):
@@ -94,15 +94,13 @@ class Tombstones:
         if deletion is not None:
             deletion.has_group = True
 
-    def are_expired(self, group: str, batch: Batch | None) -> bool | None:
-        """Whether all offsets that the batch deleted had expired; None: it deleted none.
+    def are_expired(self, group: str, batch: Batch) -> bool | None:
+        """Whether all offsets that were deleted with the group had expired; None: there were none.
 
-        `batch` None: the last one that deleted some.
+        `delete_group` was called for this batch.
         """
-        if batch is None:
-            batch = max((key[1] for key in self._deletions if key[0] == group), default=None)
-        deletion = None if batch is None else self._deletions.get((group, batch))
-        return None if deletion is None else deletion.is_expired
+        deletion = self._deletions.get((group, batch))
+        return deletion.is_expired if deletion is not None and deletion.has_group else None
 
     def resolve(self, rows: pa.RecordBatch, log_time: int) -> pa.RecordBatch:
         """Add rows, whose cause is null. Returns the rows whose cause is decided now, with it.
