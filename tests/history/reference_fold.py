@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from kohort.coordinator.records import OffsetCommitRecord, OffsetCommitValue, decode
 from kohort.coordinator_common import CorruptRecordError
+from kohort.history.schema import LATEST_MS
 
 Row: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str, int]
@@ -159,7 +160,7 @@ class Reference:
         if before is None:
             row["kind"] = "first"
         else:
-            advance = wrapped(committed - before)
+            advance = nearest(committed - before)
             row["advance"] = advance
             row["kind"] = (
                 "advance" if committed > before else "repeat" if committed == before else "rewind"
@@ -180,7 +181,7 @@ class Reference:
         minute["commits"] += 1
         minute |= {"last": row["committed"], "log_offset": row["log_offset"]}
         if advance is not None and gap is not None:
-            minute["sum_advance"] = wrapped(minute["sum_advance"] + advance)
+            minute["sum_advance"] = nearest(minute["sum_advance"] + advance)
             least, longest = minute["least_advance"], minute["longest_gap_ms"]
             minute["least_advance"] = advance if least is None else min(least, advance)
             minute["longest_gap_ms"] = gap if longest is None else max(longest, gap)
@@ -219,10 +220,9 @@ def value_columns(value: OffsetCommitValue) -> Row:
 
 
 def microseconds(ms: int) -> int | None:
-    latest = (2**63 - 1) // 1000
-    return None if ms == -1 else min(max(ms, -latest), latest) * 1000
+    return ms * 1000 if 0 <= ms <= LATEST_MS else None
 
 
-def wrapped(number: int) -> int:
-    """As 64 bits hold it."""
-    return (number + 2**63) % 2**64 - 2**63
+def nearest(number: int) -> int:
+    """The nearest number that 64 bits hold."""
+    return min(max(number, -(2**63)), 2**63 - 1)

@@ -1,5 +1,7 @@
 """Group records become rows, whatever their bytes are."""
 
+from uuid import UUID
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -175,3 +177,13 @@ def test_no_bytes_raise(rest, value, type_):
         fold.apply(key, value, LogPosition(0, 0))
     batch = pa.RecordBatch.from_pylist(fold.rows["groups"], schema=schema.GROUPS)
     assert batch.num_rows == 2
+
+
+def test_a_name_that_no_topic_has_names_none():
+    """The keys of commits, which the fold looks up by the name, hold 32,767 bytes of it."""
+    for size, topics in ((249, 1), (250, 0), (40_000, 0)):
+        topic = b"\2" + UUID(int=1).bytes + pack_compact_string("x" * size)
+        value = pack_int16(0) + b"\1" + topic + b"\1\0" + b"\1\0"
+        record = decode_group_record(pack_int16(15) + pack_string("g"), value)
+        assert record.error is None
+        assert len(record.topics) == topics

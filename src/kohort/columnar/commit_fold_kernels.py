@@ -106,6 +106,27 @@ Number: TypeAlias = Any
 """An int64, whatever numpy calls it."""
 
 _LONGEST_GAP: Final = 2**31 - 1
+_MOST: Final = 2**63 - 1
+
+
+@helper
+def _sum(one: Number, other: Number) -> Number:
+    """The sum, or the nearest number that 64 bits hold: a client may commit any offset."""
+    if other > 0 and one > _MOST - other:
+        return np.int64(_MOST)
+    if other < 0 and one < -_MOST - 1 - other:
+        return np.int64(-_MOST - 1)
+    return one + other
+
+
+@helper
+def _difference(one: Number, other: Number) -> Number:
+    """The difference, or the nearest number that 64 bits hold."""
+    if other < 0 and one > _MOST + other:
+        return np.int64(_MOST)
+    if other > 0 and one < -_MOST - 1 + other:
+        return np.int64(-_MOST - 1)
+    return one - other
 
 
 @helper
@@ -156,7 +177,7 @@ def _count(slots: Array, slot: Number, advance: Number, gap: Number, registers: 
         slots[slot, MINUTE_GAP] = -1
     slots[slot, MINUTE_COMMITS] += 1
     if gap >= 0:
-        slots[slot, MINUTE_SUM] += advance
+        slots[slot, MINUTE_SUM] = _sum(slots[slot, MINUTE_SUM], advance)
         if slots[slot, MINUTE_GAP] < 0 or advance < slots[slot, MINUTE_LEAST]:
             slots[slot, MINUTE_LEAST] = advance
         slots[slot, MINUTE_GAP] = max(slots[slot, MINUTE_GAP], gap)
@@ -225,7 +246,7 @@ def _apply(
     if has_value == 0:
         out[OUT_KIND, at] = FIRST
     else:
-        advance = value - before
+        advance = _difference(value, before)
         out[OUT_KIND, at] = ADVANCE if value > before else REPEAT if value == before else REWIND
         gap = min(max(np.int64((time - before_time) // 1000), np.int64(0)), np.int64(_LONGEST_GAP))
         slots[slot, FIRST_GAP + slots[slot, GAPS] % KEPT_GAPS] = gap

@@ -50,11 +50,12 @@ class CommitRows:
             "in_force": numbers(out[fk.OUT_IN_FORCE].copy(), counts),
             "group": _named(out[fk.OUT_GROUP], self._partitions.group_names),
             "topic": _named(out[fk.OUT_TOPIC], self._partitions.topics),
-            "in_force_time": numbers(out[fk.OUT_IN_FORCE_TIME].copy(), counts, TIME),
+            "in_force_time": _known(out[fk.OUT_IN_FORCE_TIME].copy(), counts),
             "previous": numbers(previous, has_previous),
-            "previous_time": numbers(out[fk.OUT_PREVIOUS_TIME].copy(), has_previous, TIME),
+            "previous_time": _known(out[fk.OUT_PREVIOUS_TIME].copy(), has_previous),
             "advance": numbers(
-                records[ck.COMMITTED] - previous, (kinds >= fk.ADVANCE) & (kinds <= fk.REWIND)
+                _advances(records[ck.COMMITTED], previous),
+                (kinds >= fk.ADVANCE) & (kinds <= fk.REWIND),
             ),
             "kind": choice(kinds, _KINDS),
             "certainty": choice(np.where(counts, certainties, 0), _CERTAINTIES),
@@ -107,7 +108,7 @@ class CommitRows:
             "group": _named(lines[fk.MINUTES_GROUP], self._partitions.group_names),
             "topic": _named(lines[fk.MINUTES_TOPIC], self._partitions.topics),
             "partition": numbers(lines[fk.MINUTES_PARTITION], None, pa.int32()),
-            "minute": numbers(lines[fk.MINUTES_MINUTE] * fk.MINUTE_US, None, TIME),
+            "minute": unless_negative(lines[fk.MINUTES_MINUTE] * fk.MINUTE_US, TIME),
             "log_offset": numbers(lines[fk.MINUTES_OFFSET].copy()),
             "commits": numbers(lines[fk.MINUTES_COMMITS], None, pa.int32()),
             "last": numbers(lines[fk.MINUTES_LAST].copy()),
@@ -137,7 +138,7 @@ def position_columns(log_partition: int, records: "Array | _Lines") -> Columns:
     return {
         "log_partition": constant(log_partition, pa.int32(), len(offsets)),
         "log_offset": numbers(offsets),
-        "time": numbers(records[fk.TIME], None, TIME),
+        "time": unless_negative(records[fk.TIME], TIME),
         "log_leader_epoch": unless_negative(records[fk.LOG_LEADER_EPOCH], pa.int32()),
         "batch_offset": unless_negative(records[fk.BATCH_OFFSET]),
         "producer_id": unless_negative(records[fk.PRODUCER_ID]),
@@ -176,8 +177,21 @@ def unless_negative(values: Array, kind: pa.DataType | None = None) -> pa.Array:
 
 
 def _times(ms: Array) -> pa.Array:
-    """Times in ms; -1 is none."""
-    return numbers(np.clip(ms, -LATEST_MS, LATEST_MS) * 1000, ms != -1, TIME)
+    """Times in ms; null for those that are none."""
+    return numbers(np.clip(ms, 0, LATEST_MS) * 1000, (ms >= 0) & (ms <= LATEST_MS), TIME)
+
+
+def _known(times: Array, valid: Array) -> pa.Array:
+    """Times in µs; null where `valid` is false, or the time is none."""
+    return numbers(times, valid & (times >= 0), TIME)
+
+
+def _advances(committed: Array, previous: Array) -> Array:
+    """The differences, or the nearest numbers that 64 bits hold."""
+    advances = committed - previous
+    has_overflown = ((committed ^ previous) & (committed ^ advances)) < 0
+    limits = np.where(committed < 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+    return np.where(has_overflown, limits, advances)
 
 
 def _errors(table: RecordTable, at: Array, is_bad: Array) -> Columns:

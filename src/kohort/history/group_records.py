@@ -22,6 +22,8 @@ _MEMBER_STATES: Final[Mapping[str, Sequence[str]]] = {
     "streams": ("STABLE", "UNREVOKED_TASKS", "UNRELEASED_TASKS"),
 }
 _GROUP_METADATA_TYPE: Final = GROUP_METADATA.to_bytes(2, "big")
+_LONGEST_TOPIC: Final = 249
+"""Characters of a topic's name at most: MAX_NAME_LENGTH of Kafka's class Topic."""
 _MAX_ERRORS: Final = 3
 """Most errors of a record that its row names: members may be many."""
 
@@ -304,9 +306,10 @@ def _other(layout: Layout, member_id: str | None, fields: dict[str, Any] | None)
 
 
 def _named(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Topics with their ids, without names that no topic has: keys of commits may not hold them."""
     return tuple(
         (topic["topic_id"], topic["topic"])
         for name in ("initializing", "initialized", "topics")
         for topic in fields.get(name, ())
-        if isinstance(topic, dict)
+        if isinstance(topic, dict) and len(topic["topic"]) <= _LONGEST_TOPIC
     )

@@ -14,6 +14,8 @@ STABLE: Final = "STABLE"
 AWAY: Final = -2
 """Epoch of a static member that is away."""
 
+_MOST_SKIPPED: Final = 2**31 - 1
+
 IdPartition = tuple[str, int]
 """(topic id, partition)"""
 
@@ -98,11 +100,12 @@ class Generation:
 def skipped(generation: int, before: Generation | None, first: int) -> int | None:
     """Number of generations between two that were never logged; None if `before` is None.
 
-    `first`: the highest generation that the first record of a group may have: none is before it.
+    At most what 32 bits hold. `first`: the highest generation that the first record of a group may
+    have: none is before it.
     """
     if before is None:
         return 0 if generation <= first else None
-    return max(generation - before.generation - 1, 0)
+    return min(max(generation - before.generation - 1, 0), _MOST_SKIPPED)
 
 
 @dataclass(slots=True)

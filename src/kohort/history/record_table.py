@@ -13,12 +13,15 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kohort.columnar import commit_kernels as ck
 from kohort.columnar import commit_tables as fk
 from kohort.errors import KohortError
-from kohort.history.schema import RECORDS
+from kohort.history.schema import LATEST_MS, RECORDS
 
 Array: TypeAlias = Any
 
 _MARKERS: Final = {"commit": fk.COMMIT_MARKER, "abort": fk.ABORT_MARKER}
 _NOTHING: Final[Array] = np.empty(0, np.uint8)
+_LATEST_US: Final = LATEST_MS * 1_000 + 999
+_NO_TIME_US: Final = -1_000
+"""Record.NO_TIMESTAMP of Kafka, in µs."""
 
 
 class Strings(NamedTuple):
@@ -134,7 +137,7 @@ def read_records(earlier: Pending, records: pa.RecordBatch) -> RecordTable:
     ck.decode_commits(*keys, *values, first, rows)
     own = rows[:, first:]
     own[fk.LOG_OFFSET] = _numbers(records, "offset")
-    own[fk.TIME] = _numbers(records, "timestamp")
+    own[fk.TIME] = _times(_numbers(records, "timestamp"))
     own[fk.LOG_LEADER_EPOCH] = _numbers(records, "partitionLeaderEpoch")
     own[fk.BATCH_OFFSET] = _numbers(records, "batchOffset")
     own[fk.PRODUCER_ID] = _numbers(records, "producerId")
@@ -169,6 +172,11 @@ def _numbers(records: pa.RecordBatch, name: str) -> Array:
     if values.null_count:
         values = values.fill_null(-1)
     return values.to_numpy()
+
+
+def _times(times: Array) -> Array:
+    """Times in µs, without those that no row can have: the log's time would stay there."""
+    return np.where((times >= 0) & (times <= _LATEST_US), times, _NO_TIME_US)
 
 
 def _transactional(values: pa.Array) -> Array:

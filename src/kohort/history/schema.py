@@ -15,8 +15,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kohort.columnar.schema import BATCH_FIELDS
 
 TIME: Final = pa.timestamp("us", tz="UTC")
-LATEST_MS: Final = (2**63 - 1) // 1_000
-"""The latest time in ms that `TIME` can hold."""
+LATEST_MS: Final = 253_402_300_799_999
+"""The latest time that rows have: the end of 9999, as of Python's and Spark's times.
+
+A later time, or one before 1970, is unknown: null.
+"""
 STRINGS: Final = pa.list_(pa.string())
 PARTITIONS: Final = pa.list_(
     pa.struct([
@@ -106,7 +109,7 @@ COMMITS: Final = pa.schema([
     pa.field("in_force_time", TIME),  # record time at `in_force`
     pa.field("previous", pa.int64()),
     pa.field("previous_time", TIME),
-    pa.field("advance", pa.int64()),
+    pa.field("advance", pa.int64()),  # the nearest number that 64 bits hold
     pa.field("kind", pa.string()),  # first | advance | repeat | rewind | superseded | tombstone
     pa.field("cause", pa.string()),  # of a tombstone, §: expired | group deleted | topic deleted |
     pa.field("origin", pa.string()),  # member | outside | transaction            offsets deleted
@@ -292,8 +295,9 @@ MINUTES: Final = pa.schema([
 """Commits of a partition in one minute of record time."""
 
 GAP: Final = pa.struct([
-    pa.field("hole", pa.int64()),  # offset of the first record behind its first hole
-    pa.field("complete_from", pa.int64()),  # null: not yet
+    # Offset of the first record behind its first hole; of damage, the first one that is lost.
+    pa.field("hole", pa.int64()),
+    pa.field("complete_from", pa.int64()),  # null: not yet; of damage always
     pa.field("is_later", pa.bool_()),  # records before it were read before the others were removed
 ])  # fmt: skip
 COVERAGE: Final = pa.schema([
