@@ -5,14 +5,26 @@ import re
 import shutil
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
 from history.built import build
 from history.folded import ends_of, folded, whole
+from history.group_log_builder import classic
+from history.offset_logs import START_MS
 from history.recorded import load
 from kohort.cli.app import run
-from kohort.history_files.directory import HistoryDirectory
+from kohort.coordinator.records import (
+    OffsetCommitKey,
+    OffsetCommitRecord,
+    OffsetCommitValue,
+    encode,
+)
+from kohort.history.schema import RECORDS
+from kohort.history_files.building import add_batch, planned
+from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles
+from kohort.history_files.folding import fold_ranges
 from kohort.history_files.reading import GroupReader
 
 
@@ -170,3 +182,91 @@ def test_a_damaged_file_is_named(capsys, out, recording, tmp_path, pattern, dama
 def test_a_history_that_began_after_compaction_is_incomplete(capsys, compacted, recording):
     codes = {shown(capsys, compacted, group)[0] for group in groups(recording)}
     assert codes <= {0, 1, 3}
+
+
+# --- logs that no coordinator wrote
+
+
+def commit_at(offset, time_ms, committed, *, group="g", topic="t", commit_time=0):
+    value = None
+    if committed is not None:
+        value = OffsetCommitValue(committed, -1, "", commit_time)
+    return record_at(offset, time_ms, OffsetCommitRecord(OffsetCommitKey(group, topic, 0), value))
+
+
+def record_at(offset, time_ms, record):
+    key, value = encode(record)
+    return {
+        "partition": 0, "offset": offset, "timestamp": time_ms * 1000, "batchOffset": offset,
+        "transactional": False, "key": key, "value": value,
+    }  # fmt: skip
+
+
+def history_of(directory, *records):
+    files = LocalFiles(directory)
+
+    def read(_):
+        return [pa.RecordBatch.from_pylist(list(records), RECORDS)]
+
+    def run_tasks(tasks):
+        return [fold_ranges(files, ranges, read) for ranges in tasks]
+
+    with opened_for_writing(files, 0) as history:
+        ranges = planned(history.current, {}, {0: len(records)})
+        add_batch(history, ranges, run_tasks, tasks=1, now_ms=0)
+    return str(directory)
+
+
+def test_a_tombstone_whose_cause_is_open_is_later_than_the_time(capsys, tmp_path):
+    """It waits in the state, and no stored row is later."""
+    out = history_of(tmp_path, commit_at(0, START_MS, 7), commit_at(1, START_MS + 60_000, None))
+    then = datetime.fromtimestamp(START_MS / 1000 + 30, UTC).isoformat()
+    assert run(["history", "show", out, "g", "--at", then, "--output", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["events"] == []
+    assert [row["committed"] for row in shown["partitions"]] == [7]
+    assert run(["history", "show", out, "g", "--output", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [event["event"] for event in shown["events"]] == ["removed"]
+    assert shown["partitions"] == []
+
+
+@pytest.mark.parametrize("ms", [2**53, -(2**53), 253_402_300_800_000, -62_135_596_800_001, -1, -5])
+def test_a_time_that_no_calendar_has_is_unknown(capsys, tmp_path, ms):
+    """And it does not become the time of the log, behind which `--at` would see nothing."""
+    generation = classic(1, {"a": [0]}, joined=ms)
+    out = history_of(
+        tmp_path,
+        commit_at(0, ms, 7, commit_time=ms),
+        record_at(1, ms, generation),
+        commit_at(2, ms, 5),
+        commit_at(3, START_MS, 6),
+        commit_at(4, START_MS + 1_000, 4),
+    )
+    at = datetime.fromtimestamp(START_MS / 1000, UTC).isoformat()
+    for arguments, last in (([], 4), (["--at", at], 6)):
+        assert run(["history", "show", out, "g", "--output", "json", *arguments]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert [row["committed"] for row in shown["partitions"]] == [last]
+        assert [event["time"] for event in shown["events"]][:2] == [None, None]
+    assert run(["history", "show", out, "g"]) == 0
+
+
+@pytest.mark.parametrize("group", ["\udcff", "x" * 40_000, "", "../../x"])
+def test_a_group_that_cannot_be_there_is_not_there(capsys, out, group):
+    assert run(["history", "show", str(out), group]) == 1
+    assert "has no record in" in capsys.readouterr().err
+
+
+def test_show_prints_no_terminal_controls(capsys, tmp_path):
+    evil = "\x1b]0;evil\x07\u202e\x9b2J"
+    out = history_of(
+        tmp_path,
+        commit_at(0, START_MS, 7, group=evil, topic=evil),
+        record_at(1, START_MS, classic(1, {evil: [0]}, joined=START_MS, group=evil)),
+        commit_at(2, START_MS, 5, group=evil, topic=evil),
+    )
+    assert run(["history", "show", out, evil]) == 0
+    printed = capsys.readouterr().out
+    assert "rewind" in printed
+    assert all(character.isprintable() or character == "\n" for character in printed)

@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
 from kohort.history_files.reading import GroupReader, Row, text_of
 from kohort.report.causes import ENDS, MAX_SHOWN, cause_text, key_of
 
 _NOTABLE: Final = [("kind", "in", ["rewind", "tombstone"])]
+_OF_PARTITIONS: Final = (
+    "topic", "partition", "log_offset", "in_force_time", "committed", "metadata",
+)  # fmt: skip
+"""Columns of commits of which a group may have millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +114,26 @@ def _namer(members: Iterable[Row]) -> Callable[[str], str]:
 
 def partitions(reader: GroupReader) -> list[dict[str, Any]]:
     """The partitions that the group committed: the commit in force, its time, and the owner."""
-    commits = reader.table("commits", [("in_force", "<", reader.cut)])
+    commits = reader.table("commits", [("in_force", "<", reader.cut)], _OF_PARTITIONS)
+    by_partition = commits.group_by(["topic", "partition"])
+    totals = by_partition.aggregate([("log_offset", "max"), ("log_offset", "count")]).to_pylist()
+    counts = {row["log_offset_max"]: row["log_offset_count"] for row in totals}
+    offsets = pa.array(list(counts), pa.int64())
+    last = commits.filter(pc.is_in(commits["log_offset"], value_set=offsets))
     owners = {
         (row["topic"], row["partition"]): row
         for row in reader.rows("assignments")
         if row["to_offset"] is None
     }
     name = _namer(reader.rows("members"))
-    counts = Counter[tuple[str, int]]()
-    last: dict[tuple[str, int], tuple[int, int]] = {}
-    keys = zip(
-        commits["topic"].to_pylist(), commits["partition"].to_pylist(),
-        commits["log_offset"].to_pylist(), strict=True,
-    )  # fmt: skip
-    for index, (topic, partition, offset) in enumerate(keys):
-        counts[topic, partition] += 1
-        last[topic, partition] = max(last.get((topic, partition), (-1, 0)), (offset, index))
     found = []
-    for (topic, partition), (_, index) in sorted(last.items()):
-        row = commits.slice(index, 1).to_pylist()[0]
+    for row in sorted(last.to_pylist(), key=lambda row: (row["topic"], row["partition"])):
         if row["committed"] is None:
             continue
-        owner = owners.get((topic, partition))
+        owner = owners.get((row["topic"], row["partition"]))
         found.append({
-            "topic": topic, "partition": partition, "committed": row["committed"],
-            "time": text_of(row["in_force_time"]), "commits": counts[topic, partition],
+            "topic": row["topic"], "partition": row["partition"], "committed": row["committed"],
+            "time": text_of(row["in_force_time"]), "commits": counts[row["log_offset"]],
             "owner": None if owner is None else name(owner["member_id"]),
             "metadata": row["metadata"],
         })  # fmt: skip

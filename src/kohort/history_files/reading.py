@@ -9,12 +9,17 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from kohort.coordinator_common import partition_for
-from kohort.history.schema import TABLES
+from kohort.history.schema import TABLES, TIME
 from kohort.history.state import State
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.moments import CUTS, Cut, is_in_gap, validate_kept
 from kohort.history_files.snapshot import Snapshot
-from kohort.history_files.stored_rows import NO_CUT, RECORDED, StoredRows
+from kohort.history_files.stored_rows import (
+    NO_CUT,
+    RECORDED,
+    StoredRows,
+    add_first_offsets,
+)
 
 Row = dict[str, Any]
 
@@ -36,6 +41,7 @@ class GroupReader:
         self.log_partition = self._find()
         """The log partition with its records; None: the history has none of them."""
         self._state = self._load_state()
+        self._open = {} if self._state is None else self._state.open_rows()
         self.cut = self._cut() if moment is not None else NO_CUT
 
     @property
@@ -45,7 +51,7 @@ class GroupReader:
     def _find(self) -> int | None:
         """Kafka's hash tells where a group is, Redpanda's is another one."""
         numbers = sorted(self._snapshot.log_partitions)
-        if not numbers:
+        if not numbers or not is_utf8(self._group):
             return None
         expected = partition_for(self._group, numbers[-1] + 1)
         for filters in ([("log_partition", "=", expected)], []):
@@ -70,6 +76,9 @@ class GroupReader:
             return NO_CUT
         number = self.log_partition
         cuts = self._rows.first_offsets(self.moment, [number], is_later=True)
+        later = pc.field("time") > pa.scalar(self.moment, TIME)
+        for table in RECORDED:
+            add_first_offsets(cuts, self._open_table(table).filter(later))
         return cuts.get(number, NO_CUT)
 
     def groups(self) -> list[str]:
@@ -96,21 +105,24 @@ class GroupReader:
         """The rows of a table, as they were, by their offset."""
         return cut_rows(table, self.table(table).to_pylist(), self.cut)
 
-    def table(self, table: str, filters: Sequence[tuple[str, str, Any]] = ()) -> pa.Table:
-        """The rows of a table as they are now, stored and open ones."""
+    def table(
+        self,
+        table: str,
+        filters: Sequence[tuple[str, str, Any]] = (),
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The rows of a table as they are now, stored and open ones; `columns`: default all."""
+        names = list(TABLES[table].names if columns is None else columns)
         of_group = ("group", "=", self._group)
         partition = ("log_partition", "=", self.log_partition)
-        stored = self._rows.read(table, [partition, of_group, *filters])
-        open_rows = self._open_rows(table)
-        if filters:
-            open_rows = open_rows.filter(pq.filters_to_expression(list(filters)))
-        return pa.concat_tables([stored, open_rows])
+        stored = self._rows.read(table, [partition, of_group, *filters], names)
+        expression = pq.filters_to_expression([of_group, *filters])
+        return pa.concat_tables([stored, self._open_table(table).filter(expression).select(names)])
 
-    def _open_rows(self, table: str) -> pa.Table:
+    def _open_table(self, table: str) -> pa.Table:
+        """The rows of all groups that have not ended, or whose cause is not decided yet."""
         schema = TABLES[table]
-        if self._state is None or (rows := self._state.open_rows().get(table)) is None:
-            return schema.empty_table()
-        return pa.Table.from_batches([rows], schema).filter(pc.field("group") == self._group)
+        return pa.Table.from_batches([self._open[table]] if table in self._open else [], schema)
 
 
 def cut_rows(table: str, rows: Iterable[Row], offset: int) -> list[Row]:
@@ -118,6 +130,15 @@ def cut_rows(table: str, rows: Iterable[Row], offset: int) -> list[Row]:
     cut = CUTS[table]
     seen = [row for row in rows if row[cut.begins] < offset]
     return [_cut_row(row, cut, offset) for row in sorted(seen, key=lambda row: row[cut.begins])]
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text has bytes in UTF-8, as all that Kafka stores: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _cut_row(row: Row, cut: Cut, offset: int) -> Row:
