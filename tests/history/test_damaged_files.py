@@ -82,7 +82,7 @@ def exact(tables: FoldedTables) -> FoldedTables:
     return FoldedTables(tables.closed, defaultdict(list, commits=tables.open["commits"]))
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(logs, st.data())
 def test_no_changed_byte_makes_a_wrong_row_exact(tmp_path_factory, log, draw):
     found = written(log)
@@ -113,7 +113,7 @@ def lost(state: State, end: int) -> tuple[int, int]:
     return min((*state.coverage.damaged_from, state.next_offset)), end
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(logs, st.data(), fields, extremes)
 def test_no_header_ends_the_fold(tmp_path_factory, log, draw, field, number):
     """A header that its CRC confirms says anything."""

@@ -34,7 +34,7 @@ from kohort.history.group_fold import GroupFold
 
 ids = st.sampled_from("abc")
 instances = st.sampled_from((None, "i", "j"))
-numbers = st.integers(-2, 4) | st.sampled_from((2**31 - 1, -(2**31)))
+numbers = st.integers(-2, 4) | st.sampled_from((2**31 - 1, 1 - 2**31))
 partitions = st.lists(st.integers(0, 2), max_size=3)
 classics = st.builds(
     classic,
