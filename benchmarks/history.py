@@ -3,8 +3,8 @@
 A `__consumer_offsets` of so many million commits is generated as segment files (see
 `benchmarks.history_log`), and folded into tables: `kohort.spark.history.build` on `local[2]` with
 Spark's default settings. Then the committed offsets of all groups at a time are read from the
-tables. Each figure is of a process of its own, from its start to its end. The best of `--passes`
-counts.
+tables, and their status and lag by samples of the ends of 20,000 partitions each five minutes. Each
+figure is of a process of its own, from its start to its end. The best of `--passes` counts.
 
 Memory is sampled four times a second: the largest resident memory of a Python process, and what all
 processes have together, the JVM included, with shared pages counted once (PSS).
@@ -33,7 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.history_log import START_MS, Written, write
+from benchmarks.history_log import START_MS, Written, samples_of, write
 from benchmarks.processes import cpu_seconds, tree
 from benchmarks.report import Target, publish, table
 from benchmarks.rounds import option_parser
@@ -46,6 +46,8 @@ AT: Final = 0.8
 """The time of `committed_offsets`, as a share of the log's."""
 FOLD_PER_S: Final = 800_000
 COMMITTED_PER_S: Final = 1_500_000
+STATUS_PER_S: Final = 400_000
+LAG_PER_S: Final = 400_000
 GROWTH: Final = 10
 WORKER_MB: Final = 600
 ALL_MB: Final = 3_500
@@ -144,6 +146,8 @@ class Size:
     written: Written
     fold: Pass
     committed: Pass
+    status: Pass
+    lag: Pass
     duckdb: Pass | None
     bytes_per_commit: float
 
@@ -154,6 +158,14 @@ class Size:
     @property
     def committed_per_s(self) -> float:
         return self.written.commits / self.committed.seconds
+
+    @property
+    def status_per_s(self) -> float:
+        return self.written.commits * AT / self.status.seconds
+
+    @property
+    def lag_per_s(self) -> float:
+        return self.written.commits / self.lag.seconds
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -201,18 +213,29 @@ def _measure(commits: int, directory: Path, passes: int) -> Size:
         folds.append(run("build", str(segments), str(out)))
     at = _time(written)
     fastest = min(folds, key=lambda each: each.seconds)
-    committed = min(
-        (run("committed", str(out), at) for _ in range(passes)), key=lambda each: each.seconds
-    )
+    _add_samples(out, written)
+
+    def best(*job: str) -> Pass:
+        return min((run(*job) for _ in range(passes)), key=lambda each: each.seconds)
+
+    committed = best("committed", str(out), at)
+    status, lag = best("status", str(out), at), best("lag", str(out))
     duckdb = None
     if find_spec("duckdb"):
-        duckdb = min(
-            (run("duckdb", str(out), at) for _ in range(passes)), key=lambda each: each.seconds
-        )
+        duckdb = best("duckdb", str(out), at)
         if duckdb.result != committed.result:
             raise JobError(f"DuckDB finds {duckdb.result}, Spark {committed.result}")
     size = sum(file.stat().st_size for file in (out / "commits").rglob("*.parquet"))
-    return Size(written, fastest, committed, duckdb, size / written.commits)
+    return Size(written, fastest, committed, status, lag, duckdb, size / written.commits)
+
+
+def _add_samples(out: Path, written: Written) -> None:
+    from kohort.history_files.directory import opened_for_writing
+    from kohort.history_files.file_system import LocalFiles
+    from kohort.history_files.samples import add_samples
+
+    with opened_for_writing(LocalFiles(out), written.end_ms) as history:
+        add_samples(history, list(samples_of(written)), written.end_ms)
 
 
 def _time(written: Written) -> str:
@@ -282,6 +305,8 @@ def _table(found: Mapping[float, Size], peer: Pass | None) -> str:
         for what, done, rate in (
             ("fold of segments", size.fold, size.fold_per_s),
             ("committed_offsets(T)", size.committed, size.committed_per_s),
+            ("status(T)", size.status, size.status_per_s),
+            ("lag at all samples", size.lag, size.lag_per_s),
         ):
             rows.append([f"{what}, {millions:g} M commits", *_cells(done, rate)])
         if size.duckdb:
@@ -308,7 +333,9 @@ def _cells(done: Pass, rate: float) -> list[str]:
 
 def _notes(found: Mapping[float, Size], peer: Pass | None) -> str:
     sizes = ", ".join(f"{each.bytes_per_commit:.0f} ({key:g} M)" for key, each in found.items())
+    rows = ", ".join(f"{each.lag.result['rows']:,} ({key:g} M)" for key, each in found.items())
     notes = [
+        f"Rows of lag: {rows}. Commits of status(T) are those up to T.",
         f"Bytes of Parquet for each commit: {sizes}.",
         "Each figure includes the start of Spark. DuckDB has none to start, and reads Parquet "
         "that the fold has written.",
@@ -329,6 +356,8 @@ def _targets(found: Mapping[float, Size], peer: Pass | None) -> list[Target]:
             Target(f"{name}: fold, records/s", size.fold_per_s, FOLD_PER_S),
             Target(f"{name}: committed_offsets(T), commits/s", size.committed_per_s,
                    COMMITTED_PER_S),
+            Target(f"{name}: status(T), commits/s", size.status_per_s, STATUS_PER_S),
+            Target(f"{name}: lag, commits/s", size.lag_per_s, LAG_PER_S),
             Target(f"{name}: Python process, MB", size.fold.worker_mb, WORKER_MB, at_least=False),
             Target(f"{name}: all processes, MB", size.fold.all_mb, ALL_MB, at_least=False),
         ]  # fmt: skip

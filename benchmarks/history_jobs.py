@@ -2,6 +2,8 @@
 
     python -m benchmarks.history_jobs build SEGMENTS OUT
     python -m benchmarks.history_jobs committed OUT TIME
+    python -m benchmarks.history_jobs status OUT TIME
+    python -m benchmarks.history_jobs lag OUT
     python -m benchmarks.history_jobs udf BOOTSTRAP TOPIC JARS
     python -m benchmarks.history_jobs duckdb OUT TIME
 
@@ -52,6 +54,27 @@ def committed(out: str, time: str) -> dict[str, int]:
     """The committed offsets of all groups at a time, from the tables."""
     with session() as spark:
         return _totals(history.read(spark, out).committed_offsets(time))
+
+
+def status(out: str, time: str) -> dict[str, int]:
+    """The status of all partitions of groups at a time."""
+    from pyspark.sql.functions import count
+    from pyspark.sql.functions import sum as total
+
+    with session() as spark:
+        statuses = history.read(spark, out).status(time)
+        (row,) = statuses.agg(count("status"), total("committed")).collect()
+    return {"rows": row[0], "sum": row[1]}
+
+
+def lag(out: str) -> dict[str, int]:
+    """The lag of all partitions of groups at all samples."""
+    from pyspark.sql.functions import count
+    from pyspark.sql.functions import sum as total
+
+    with session() as spark:
+        (row,) = history.read(spark, out).lag.agg(count("lag"), total("lag")).collect()
+    return {"rows": row[0], "sum": row[1]}
 
 
 def _totals(offsets: Any) -> dict[str, int]:
@@ -117,6 +140,8 @@ def duckdb(out: str, time: str) -> dict[str, int]:
 JOBS: dict[str, Callable[..., dict[str, int]]] = {
     "build": build,
     "committed": committed,
+    "status": status,
+    "lag": lag,
     "udf": udf,
     "duckdb": duckdb,
 }

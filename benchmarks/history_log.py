@@ -55,6 +55,7 @@ PRODUCERS: Final = 5_000
 COMMITS_PER_S: Final = 1_400
 """Of the whole cluster."""
 START_MS: Final = 1_767_225_600_000
+SAMPLES_EVERY_MS: Final = 300_000
 SEGMENT_BYTES: Final = 100 * 1024 * 1024
 CHUNK: Final = 60_000
 """Batches that are made at once."""
@@ -91,6 +92,25 @@ def write(directory: Path, commits: int, seed: int = 1) -> Written:
         written.append(log.write(target, round(commits * share), end_ms))
     done, records, batches, size = map(sum, zip(*written, strict=True))
     return Written(done, records, batches, size, end_ms)
+
+
+def samples_of(written: Written) -> Iterator[Any]:
+    """Record batches of samples of all topics each five minutes.
+
+    Ends grow like the offsets of a log partition with the mean number of records, which are what
+    is committed: some groups are behind, others are not.
+    """
+    from kohort.history.sample_rows import Ends, sampled_rows
+
+    partitions = [
+        TopicPartition(_topic(number), each)
+        for number in range(TOPICS)
+        for each in range(PARTITIONS)
+    ]
+    last = written.records / LOG_PARTITIONS
+    for time_ms in range(START_MS, written.end_ms + 1, SAMPLES_EVERY_MS):
+        end = round(last * (time_ms - START_MS) / (written.end_ms - START_MS))
+        yield sampled_rows(time_ms, {tp: Ends(0, end + tp.partition) for tp in partitions}, {})
 
 
 def _group(number: int) -> str:

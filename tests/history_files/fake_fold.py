@@ -4,6 +4,7 @@ A record is a commit of its offset, by its key as topic. Each fifth record ends 
 """
 
 import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ class State:
         self.next_offset = next_offset
         self.last = last or {}
         """Topic → last committed offset, and its time."""
+        self.coverage = SimpleNamespace(gaps=[], last_time=None)
 
     @classmethod
     def new(cls, log_partition, options=None):
@@ -49,7 +51,8 @@ def fold(state, records):
         topic, offset, time = record["key"].decode(), record["offset"], record["timestamp"]
         commits.append({
             "log_partition": state.log_partition, "log_offset": offset, "time": time,
-            "in_force": offset, "type": "offset", "group": "g", "life": 0, "topic": topic,
+            "in_force": offset, "in_force_time": time, "type": "offset", "group": "g",
+            "life": 0, "topic": topic,
             "partition": 0, "committed": None if record["value"] is None else offset,
             "previous": state.last.get(topic), "kind": "advance", "certainty": "exact",
         })  # fmt: skip

@@ -67,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 if records could not be decoded; their rows are written in any case",
     )
+    add(
+        "--no-samples",
+        dest="samples",
+        action="store_false",
+        help="do not ask brokers for the ends of committed topics, which lag needs",
+    )
     add_spark_arguments(parser)
 
 
@@ -169,13 +175,14 @@ def _build(
             follow(
                 spark, source, options.out, every=options.every or _DEFAULT_EVERY,
                 keep_ms=keep_ms, is_stopped=lambda: bool(received), on_batch=_print_batch,
+                samples=options.samples,
             )  # fmt: skip
             return 0
         with _progress(options.out) as show:
             result = build(
                 spark, source, options.out, keep_ms=keep_ms, progress=show,
                 options=options_of_configs(configs) if configs else None,
-                is_stopped=lambda: bool(received),
+                is_stopped=lambda: bool(received), samples=options.samples,
             )  # fmt: skip
     except StoppedError as error:
         print_message(str(error))

@@ -17,6 +17,7 @@ KERNELS: Final = {
     "commit_tables": (),
     "slot_kernels": ("find_slots", "link_slots", "free_slots"),
     "commit_fold_kernels": ("fold_commits",),
+    "lag_kernels": ("link_samples", "compute_lags"),
 }
 """Names of the kernels by module."""
 HERE: Final[Traversable] = files(__package__)

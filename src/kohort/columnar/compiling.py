@@ -33,6 +33,7 @@ BYTES: Final = Parameter(np.dtype(np.uint8), 1)
 INT16: Final = Parameter(np.dtype(np.int16), 1)
 INT32: Final = Parameter(np.dtype(np.int32), 1)
 INT64: Final = Parameter(np.dtype(np.int64), 1)
+FLOAT64: Final = Parameter(np.dtype(np.float64), 1)
 TABLE: Final = Parameter(np.dtype(np.int64), 2)
 
 

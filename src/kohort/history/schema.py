@@ -335,35 +335,55 @@ SAMPLES: Final = pa.schema([
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
     pa.field("time", TIME),
-    pa.field("start", pa.int64()),
-    pa.field("end", pa.int64()),
-    pa.field("stable", pa.int64()),
+    pa.field("start", pa.int64()),  # log start offset; null: not known, as in a grid
+    pa.field("end", pa.int64()),  # high watermark: the next offset to be read
+    pa.field("stable", pa.int64()),  # last stable offset; null: not known
     pa.field("topic_id", pa.string()),
     pa.field("method", pa.string()),  # sampled | grid
 ])  # fmt: skip
-"""Offsets of topics' partitions at times of the brokers' clock."""
+"""Offsets of a partition that groups commit, at a time of the broker's clock.
+
+A sampled row was asked for at its time. A row of a grid was asked for later, by the times of the
+records that were still there."""
 
 LAG: Final = pa.schema([
     pa.field("group", pa.string()),
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
-    pa.field("time", TIME),
-    pa.field("committed", pa.int64()),
+    pa.field("time", TIME),  # of a sample
+    pa.field("committed", pa.int64()),  # null: no commit at that time
     pa.field("start", pa.int64()),
     pa.field("end", pa.int64()),
-    pa.field("lag", pa.int64()),
-    pa.field("lag_ms", pa.int64()),
-    pa.field("lost", pa.int64()),
-    pa.field("method", pa.string()),
-    pa.field("confidence_ms", pa.int64()),
-    pa.field("velocity", pa.float64()),  # records/s; positive: lag grows
+    pa.field("lag", pa.int64()),  # records; null: no commit
+    pa.field("lag_ms", pa.int64()),  # since the oldest unread record was appended; null: not known
+    pa.field("lost", pa.int64()),  # records that retention removed before they were committed
+    pa.field("method", pa.string()),  # of the sample: sampled | grid
+    pa.field("confidence_ms", pa.int64()),  # lag_ms may be off by so much
+    pa.field("velocity", pa.float64()),  # records/s; positive: the lag grows
     pa.field("trend", pa.string()),  # growing | falling | steady
-    pa.field("catch_up_ms", pa.int64()),
-    pa.field("loss_ms", pa.int64()),
-    pa.field("case", pa.string()),
-    # ok | no commit | retention passed | stale end | markers | upper bound
+    pa.field("catch_up_ms", pa.int64()),  # until the lag is 0, if it falls
+    pa.field("loss_ms", pa.int64()),  # until retention passes the commit; 0: it did
+    pa.field("case", pa.string()),  # ok | no commit | retention passed | stale end
+    pa.field("commit_time", TIME),  # of the commit; with no commit: of one of a former topic
+    pa.field("commit_gap_ms", pa.int64()),  # median of the gaps of the last commits
+    pa.field("repeats", pa.int32()),  # last commits that repeat an offset
+    pa.field("grown", pa.int64()),  # records produced since the last commit
+    pa.field("grown_repeated", pa.int64()),  # since the first commit of this offset
+    pa.field("rewound", pa.int64()),  # records by which it is below one of the last commits
 ])  # fmt: skip
-"""Lag at the times of samples. Not a stored table: it is computed from commits and samples."""
+"""The lag of a partition of a group at the time of a sample, as `kohort.lag` computes it.
+
+Times without lag and without a change have a row each ten minutes only. A partition has none before
+its first commit, and one, without a lag, from its tombstone on. Last commits are at most ten, each
+a second or more after the one before."""
+
+STATUS: Final = pa.schema([
+    *list(LAG)[:3],
+    pa.field("status", pa.string()),
+    # stopped | empty | rewind | stall | warn | loss | unknown | ok
+    *list(LAG)[3:],
+])  # fmt: skip
+"""The status of a partition of a group at a moment, and the lag by which it was judged."""
 
 TABLES: Final = {
     "commits": COMMITS,
@@ -376,3 +396,6 @@ TABLES: Final = {
 }
 """The tables that the fold writes. `offsets` is `commits` by fewer columns; `coverage` is from the
 state."""
+
+STORED_TABLES: Final = {**TABLES, "samples": SAMPLES}
+"""The tables that have files in a history's directory."""

@@ -16,6 +16,7 @@ that no snapshot names are removed by the next build.
 - `directory`: opens, locks, reads and changes a directory.
 - `table_files`: writes the rows of tables. `folding` is the work of a task: reads, folds, writes.
 - `merging`: replaces small files by larger ones, and removes old rows.
+- `samples`: ends of topics, which no log partition has. `status`: of groups, by these.
 - `moments`: what the tables were at a time. `reading` reads them without Spark.
 
 No Spark here; pyarrow is required.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from kohort.errors import ConfigError, KohortError
-from kohort.history.schema import TABLES
+from kohort.history.schema import STORED_TABLES
 from kohort.history_files.file_system import TEMPORARY, Files
 from kohort.history_files.snapshot import RetiredFile, Snapshot, StoredFile, StoredState
 
@@ -66,7 +66,7 @@ class WritableHistory(HistoryDirectory):
 
     def __init__(self, files: Files, now_ms: int) -> None:
         super().__init__(files)
-        for table in (*TABLES, STATES, SNAPSHOTS):
+        for table in (*STORED_TABLES, STATES, SNAPSHOTS):
             files.make_directory(table)
         self._current = self.snapshot()
         self.remove_leftovers(now_ms)
@@ -104,6 +104,11 @@ class WritableHistory(HistoryDirectory):
             now_ms,
         )
 
+    def add_files(self, files: Sequence[StoredFile], now_ms: int) -> Snapshot:
+        """Make files visible that no log partition has, such as those of samples."""
+        current = self._current
+        return self.replace(replace(current, files=(*current.files, *files)), (), now_ms)
+
     def replace(self, snapshot: Snapshot, retired: Sequence[str], now_ms: int) -> Snapshot:
         """Make `snapshot` the newest one, with the next id. `retired` are files it does not name.
 
@@ -136,7 +141,7 @@ class WritableHistory(HistoryDirectory):
 
     def _existing(self) -> Iterator[str]:
         """All files of tables and states, and temporary ones of snapshots."""
-        for table in TABLES:
+        for table in STORED_TABLES:
             yield from (f"{table}/{name}" for name in self.files.names(table))
         for number in self.files.names(STATES):
             directory = f"{STATES}/{number}"

@@ -12,16 +12,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.group_fold import GroupOptions
-from kohort.history.schema import LAG, SAMPLES
+from kohort.history.numbering import names_in
 from kohort.history.state import State
 from kohort.history_files.directory import HistoryDirectory
-from kohort.history_files.log_partition_rows import COMMIT_COLUMNS, LISTED, LogPartitionRows, Period
+from kohort.history_files.lags import SamplesByTopic, lags_of, later, samples_of
+from kohort.history_files.log_partition_rows import (
+    COMMIT_COLUMNS,
+    LISTED,
+    LogPartitionRows,
+    Period,
+    RowsByGroup,
+)
 from kohort.history_files.moments import validate_kept
 from kohort.history_files.reading import Row
 from kohort.history_files.snapshot import Snapshot
@@ -126,6 +133,13 @@ class _Part:
     groups: tuple[str, ...]
 
 
+class _Lags(NamedTuple):
+    """Lag and samples of the groups of a part."""
+
+    lag: RowsByGroup
+    samples: SamplesByTopic
+
+
 _Sizes: TypeAlias = dict[str, Counter[int]]
 """Group → log partition → about how many rows it has there."""
 
@@ -196,9 +210,22 @@ class _Reader:
 
     def read(self, part: _Part) -> Iterator[GroupHistory]:
         """The groups of a part, in order."""
-        readers = [self._rows(number, part.groups) for number in part.log_partitions]
+        of_all = [self._rows(number, part.groups) for number in part.log_partitions]
+        readers = [each for each in of_all if each is not None]
+        lags = self._lags(part, readers)
         for group in part.groups:
-            yield self._history(group, [each for each in readers if each is not None])
+            yield self._history(group, readers, lags)
+
+    def _lags(self, part: _Part, readers: Sequence[LogPartitionRows]) -> _Lags:
+        commits = pa.concat_tables([each.commits.rows for each in readers])
+        earlier = pa.concat_tables([each.earlier.rows for each in readers])
+        topics = names_in(commits["topic"], earlier["topic"]).to_pylist()
+        samples = samples_of(self._files, self._snapshot, topics, self._since, self._until)
+        lag = lags_of(commits, earlier, samples, self._since)
+        return _Lags(
+            RowsByGroup(lag, part.groups, ("topic", "partition", "time")),
+            SamplesByTopic(later(samples, self._since)),
+        )
 
     def _rows(self, number: int, groups: tuple[str, ...]) -> LogPartitionRows | None:
         state = self._state(number)
@@ -231,7 +258,12 @@ class _Reader:
         removed = self._snapshot.removed_until_ms
         return None if removed is None else datetime.fromtimestamp(removed / 1000, UTC)
 
-    def _history(self, group: str, readers: Sequence[LogPartitionRows]) -> GroupHistory:
+    def _history(
+        self, group: str, readers: Sequence[LogPartitionRows], lags: _Lags
+    ) -> GroupHistory:
+        commits = pa.concat_tables([each.commits.of(group) for each in readers])
+        earlier = pa.concat_tables([each.earlier.of(group) for each in readers])
+        topics = names_in(commits["topic"], earlier["topic"]).to_pylist()
         return GroupHistory(
             group=group,
             log_partitions=tuple(each.log_partition for each in readers),
@@ -241,12 +273,12 @@ class _Reader:
             rebalances=_listed(readers, "rebalances", group),
             members=_listed(readers, "members", group),
             assignments=_listed(readers, "assignments", group),
-            commits=pa.concat_tables([each.commits.of(group) for each in readers]),
-            earlier=pa.concat_tables([each.earlier.of(group) for each in readers]),
+            commits=commits,
+            earlier=earlier,
             open_commits=pa.concat_tables([each.open_commits.of(group) for each in readers]),
             minutes=pa.concat_tables([each.minutes.of(group) for each in readers]),
-            lag=LAG.empty_table(),
-            samples=SAMPLES.empty_table(),
+            lag=lags.lag.of(group),
+            samples=lags.samples.of(topics),
             coverage=[each.coverage for each in readers],
             options=readers[0].options,
             is_complete=all(each.is_complete for each in readers),

@@ -66,14 +66,15 @@ class RowsByGroup:
         numbers = pc.index_in(table["group"], pa.array(groups, pa.string()))
         keys = pa.table({"number": numbers, **{name: table[name] for name in order}})
         ascending = [(name, "ascending") for name in keys.schema.names]
-        self._rows = table.take(pc.sort_indices(keys, ascending))
+        self.rows = table.take(pc.sort_indices(keys, ascending))
+        """Those of all groups."""
         counts = np.bincount(numbers.to_numpy(), minlength=len(groups))
         starts = np.cumsum(counts) - counts
         places = zip(starts.tolist(), counts.tolist(), strict=True)
         self._places = dict(zip(groups, places, strict=True))
 
     def of(self, group: str) -> pa.Table:
-        return self._rows.slice(*self._places[group])
+        return self.rows.slice(*self._places[group])
 
 
 class LogPartitionRows:

@@ -17,7 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from kohort.history.schema import COMMITS, TABLES
+from kohort.history.schema import COMMITS, STORED_TABLES
 from kohort.history_files.directory import WritableHistory
 from kohort.history_files.file_system import Files
 from kohort.history_files.snapshot import StoredFile
@@ -91,7 +91,8 @@ def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:
     """The rows of a file. Raises KohortError if it is damaged."""
     with files.open(file.path) as source, parquet_errors(file.path):
         for rows in pq.ParquetFile(source).iter_batches(ROWS_PER_GROUP):
-            yield rows.cast(TABLES[file.table]) if rows.schema != TABLES[file.table] else rows
+            schema = STORED_TABLES[file.table]
+            yield rows.cast(schema) if rows.schema != schema else rows
 
 
 def remove_older(history: WritableHistory, until_ms: int, now_ms: int) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from kohort.errors import KohortError
-from kohort.history.schema import TABLES, TIME
+from kohort.history.schema import STORED_TABLES, TIME
 from kohort.history_files.file_system import Files
 from kohort.history_files.snapshot import StoredFile
 
@@ -34,6 +34,7 @@ TIMES: Final[Mapping[str, tuple[str, str]]] = {
     "members": ("from", "to"),
     "assignments": ("from", "to"),
     "minutes": ("minute", "minute"),
+    "samples": ("time", "time"),
 }
 """Table → the columns with the first and the last time of a row; the last one may be null."""
 
@@ -83,7 +84,7 @@ class _TableFile:
 
     def __init__(self, files: Files, table: str, path: str) -> None:
         self._path = path
-        self._schema = TABLES[table]
+        self._schema = STORED_TABLES[table]
         self._time_columns = TIMES[table]
         self._file: BinaryIO = files.create(path)
         self._sink = pa.PythonFile(self._file, "w")
@@ -146,7 +147,7 @@ def _format_options(table: str) -> dict[str, Any]:
 
     Offsets and times ascend in small steps. Their differences take half the space of all else.
     """
-    schema = TABLES[table]
+    schema = STORED_TABLES[table]
     steady = {field.name for field in schema if field.type == pa.int64() or field.type == TIME}
     return {
         "compression": "zstd",

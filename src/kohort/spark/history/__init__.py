@@ -10,6 +10,7 @@
   `kohort.history_files`. `sources` reads records, and `folding` is the work of the tasks.
 - `tables` reads the directory, `moments` cuts its tables at a time, and `certainty` says what
   committed offsets of the past can be relied on.
+- `sampling` samples the ends of topics beside a build. `lags` are lag and status by them.
 - `records` has the records of a broker, of files or of a DataFrame as one frame, of which
   `commits` and the other functions make tables without a directory.
 
@@ -18,8 +19,10 @@ JVM takes longer than decoding them.
 """
 
 from kohort.history.group_fold import GroupOptions
+from kohort.history.status import StatusLimits
 from kohort.spark.history.building import build
 from kohort.spark.history.following import follow
+from kohort.spark.history.lags import lag, status
 from kohort.spark.history.records import (
     assignments,
     commits,
@@ -37,6 +40,7 @@ from kohort.spark.history.tables import HistoryTables, read
 __all__ = [
     "GroupOptions",
     "HistoryTables",
+    "StatusLimits",
     "assignments",
     "build",
     "commits",
@@ -45,9 +49,11 @@ __all__ = [
     "generations",
     "group_records",
     "groups",
+    "lag",
     "members",
     "minutes",
     "offsets",
     "read",
     "rebalances",
+    "status",
 ]

@@ -16,9 +16,11 @@ from kohort.history_files.directory import WritableHistory, opened_for_writing
 from kohort.history_files.file_system import open_files
 from kohort.history_files.folding import LogRange, TaskResult
 from kohort.history_files.merging import merge, remove_older
+from kohort.history_files.samples import add_samples
 from kohort.history_files.snapshot import Snapshot
 from kohort.spark.history.folding import run_on_frame, run_tasks, task_limit
-from kohort.spark.history.sources import Log, Offsets, Source, log_of
+from kohort.spark.history.sampling import EndsOfBroker, TopicsToSample, log_failure, take
+from kohort.spark.history.sources import BrokerLog, Log, Offsets, Source, log_of
 from kohort.spark.registration import register
 
 if TYPE_CHECKING:
@@ -58,13 +60,15 @@ def build(
     options: GroupOptions | None = None,
     progress: Progress | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
+    samples: bool = True,
 ) -> BuildResult:
     """Bring the history in the directory `out` to the present end of `source`.
 
     `source`: bootstrap servers; a path of segment files, or several with commas; `kafka.*` options;
     a DataFrame with key, value, partition, offset and timestamp. `out` is created if it does not
     exist. `keep_ms`: remove rows that are older. `options`: what no record has; by default the
-    configs of the broker, else Kafka's defaults.
+    configs of the broker, else Kafka's defaults. `samples`: of a broker, sample the ends of the
+    topics that groups commit too; without them lag is not known.
 
     Raises LockedError if another build writes into `out`; ConfigError; StoppedError; KohortError.
     """
@@ -73,8 +77,18 @@ def build(
     with opened_for_writing(files, now_ms()) as history:
         work = _work(spark, source, files.location, options)
         result = _build(spark, history, work, progress or _ignore, is_stopped)
+        if samples and work.ends is not None:
+            _sample(work.ends, history, is_stopped)
         maintain(history, keep_ms)
         return replace(result, snapshot=history.current)
+
+
+def _sample(ends: EndsOfBroker, history: WritableHistory, is_stopped: Callable[[], bool]) -> None:
+    """Add a sample of the present, and the past that is not sampled. An error is logged."""
+    try:
+        add_samples(history, take(ends, TopicsToSample.of(history), is_stopped), now_ms())
+    except (KohortError, OSError) as error:
+        log_failure(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,8 @@ class Work:
 
     offsets: Callable[[Snapshot], Offsets]
     runner: Callable[[Sequence[LogRange]], Runner]
+    ends: EndsOfBroker | None = None
+    """Samples the ends of topics; None: there is no broker."""
 
 
 def _work(
@@ -122,7 +138,8 @@ def log_work(
             )
         return found
 
-    return Work(offsets, runner)
+    ends = EndsOfBroker(log.kafka, now_ms) if isinstance(log, BrokerLog) else None
+    return Work(offsets, runner, ends)
 
 
 def frame_offsets(records: "DataFrame", snapshot: Snapshot) -> Offsets:

@@ -8,12 +8,14 @@ there twice. The checkpoint is in the directory of the history.
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ConfigError, KohortError
 from kohort.history_files.building import planned
 from kohort.history_files.directory import CHECKPOINT, WritableHistory, opened_for_writing
 from kohort.history_files.file_system import open_files
+from kohort.history_files.samples import add_samples
 from kohort.spark.history.building import (
     Work,
     fold_batch,
@@ -22,6 +24,7 @@ from kohort.spark.history.building import (
     now_ms,
     validate_cluster,
 )
+from kohort.spark.history.sampling import Sampler, TopicsToSample, log_failure, take
 from kohort.spark.history.sources import BOOTSTRAP, BrokerLog, Offsets, broker_options, is_path
 from kohort.spark.history.tables import hadoop_path
 from kohort.spark.registration import register
@@ -33,6 +36,8 @@ EVERY: Final = "60 seconds"
 MAX_OFFSETS: Final = "20000000"
 """Of a micro-batch, so that the first one of a long log does not read the whole log."""
 POLL_INTERVAL_S: Final = 0.2
+STORE_SAMPLES_S: Final = 60.0
+"""How long samples wait while no records arrive."""
 LEFTOVERS_EVERY: Final = 100
 """Micro-batches after which the files of failed tasks are removed."""
 
@@ -49,11 +54,13 @@ def follow(
     keep_ms: int | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
     on_batch: OnBatch | None = None,
+    samples: bool = True,
 ) -> None:
     """Keep the history in the directory `out` current, until `is_stopped` is true.
 
     `source`: bootstrap servers, or `kafka.*` options. `every`: the interval of micro-batches. The
-    last micro-batch is finished before the function returns.
+    last micro-batch is finished before the function returns. `samples`: sample the ends of the
+    topics that groups commit too, each 30 s.
 
     Raises LockedError if another build writes into `out`; ConfigError; KohortError if a micro-batch
     failed. A later call continues.
@@ -73,9 +80,17 @@ def follow(
         validate_cluster(history, offsets)
         planned(history.current, offsets.starts, offsets.ends)
         work = log_work(spark, log, files.location)
-        _Stream(spark, history, work, offsets, keep_ms, on_batch).run(
+        sampler = _sampler(history, work) if samples else None
+        _Stream(spark, history, work, offsets, keep_ms, on_batch, sampler).run(
             options, every, hadoop_path(f"{files.location}/{CHECKPOINT}"), is_stopped
         )
+
+
+def _sampler(history: WritableHistory, work: Work) -> Sampler | None:
+    if (ends := work.ends) is None:
+        return None
+    topics = TopicsToSample.of(history)
+    return Sampler(lambda is_ended: take(ends, topics, is_ended))
 
 
 class _Stream:
@@ -89,6 +104,7 @@ class _Stream:
         offsets: Offsets,
         keep_ms: int | None,
         on_batch: OnBatch | None,
+        sampler: Sampler | None,
     ) -> None:
         self._spark = spark
         self._history = history
@@ -96,6 +112,7 @@ class _Stream:
         self._offsets = offsets
         self._keep_ms = keep_ms
         self._on_batch = on_batch
+        self._sampler = sampler
         self._in_batch = threading.Lock()
         self._is_ending = False
         self._failure: str | None = None
@@ -124,17 +141,38 @@ class _Stream:
                 .trigger(processingTime=every)
                 .start()
             )
-            while query.isActive and not is_stopped():
-                time.sleep(POLL_INTERVAL_S)
+            with self._sampler or nullcontext():
+                while query.isActive and not is_stopped():
+                    time.sleep(POLL_INTERVAL_S)
+                    self._maybe_store_samples()
             with self._in_batch:
                 self._is_ending = True
                 query.stop()
+                self._store_samples()
         except PySparkException as error:
             raise KohortError(_first_line(error)) from error
         if self._failure is not None:
             raise KohortError(self._failure)
         if (failure := query.exception()) is not None:
             raise KohortError(_first_line(failure))
+
+    def _maybe_store_samples(self) -> None:
+        """Store the samples of the last minute, unless a micro-batch runs, which does so itself."""
+        if self._sampler is None or not self._sampler.is_due(STORE_SAMPLES_S):
+            return
+        if self._in_batch.acquire(blocking=False):
+            try:
+                self._store_samples()
+            finally:
+                self._in_batch.release()
+
+    def _store_samples(self) -> None:
+        if self._sampler is None:
+            return
+        try:
+            add_samples(self._history, self._sampler.collect(), now_ms())
+        except (KohortError, OSError) as error:
+            log_failure(error)
 
     def _batch(self, ranges: "DataFrame", _number: int) -> None:
         with self._in_batch:
@@ -159,6 +197,7 @@ class _Stream:
         if not batch:
             return
         fold_batch(self._spark, self._history, batch, self._work.runner(batch), self._offsets)
+        self._store_samples()
         maintain(self._history, self._keep_ms)
         self._batches += 1
         if self._batches % LEFTOVERS_EVERY == 0:

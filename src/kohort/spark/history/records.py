@@ -17,7 +17,7 @@ from kohort.spark import workers
 from kohort.spark.error_messages import cause_first
 from kohort.spark.history.folding import log_partitions
 from kohort.spark.history.sources import BOOTSTRAP, TOPIC, broker_options
-from kohort.spark.history.tables import to_spark
+from kohort.spark.history.spark_types import to_spark
 from kohort.spark.registration import register
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from kohort.spark.offset_queries import OffsetQueries, validate_named
 from kohort.spark.option_values import PREFIX
 from kohort.spark.options import ReadOptions, parse_read
 from kohort.spark.ranges import OffsetRange
+from kohort.spark.raw_options import Pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,6 +105,11 @@ class BrokerLog:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = parse_read(options, streaming=False)
         self._topic_id: str | None = None
+
+    @property
+    def kafka(self) -> Pairs:
+        """Its `kafka.*` options."""
+        return self._options.kafka
 
     def offsets(self) -> Offsets:
         queries = OffsetQueries(self._options)

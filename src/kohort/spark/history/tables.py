@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kohort.history.schema import COMMITS, COVERAGE, OFFSETS, TABLES
+from kohort.history.schema import COMMITS, COVERAGE, OFFSETS, STORED_TABLES, TABLES
+from kohort.history.status import LIMITS, StatusLimits
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.file_system import open_files
 from kohort.history_files.moments import parse_moment, validate_kept
@@ -18,7 +19,9 @@ from kohort.history_files.snapshot import Snapshot
 from kohort.spark import workers
 from kohort.spark.error_messages import cause_first
 from kohort.spark.history.certainty import committed_at, limits
+from kohort.spark.history.lags import lag, status_of_history
 from kohort.spark.history.moments import coverage_at, cut_offsets, table_at
+from kohort.spark.history.spark_types import to_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -96,6 +99,30 @@ class HistoryTables:
         return self._table("minutes")
 
     @property
+    def samples(self) -> "DataFrame":
+        """Ends of the topics that groups commit, at the times at which they were asked for."""
+        from pyspark.sql.functions import col, lit
+
+        samples = self._stored("samples")
+        return samples if self._moment is None else samples.where(col("time") <= lit(self._moment))
+
+    @property
+    def lag(self) -> "DataFrame":
+        """The lag of each partition of each group at the times of samples."""
+        return lag(self.commits, self.samples)
+
+    def status(
+        self, at: "str | datetime | None" = None, limits: StatusLimits = LIMITS
+    ) -> "DataFrame":
+        """The status of each partition of each group at a time, by default that of the last sample.
+
+        Tasks read the files themselves: this is faster than `status` of a frame. Raises
+        ConfigError, also for a time whose rows `--keep` has removed.
+        """
+        moment = self._moment if at is None else parse_moment(at)
+        return status_of_history(self._spark, self._location, self._snapshot, moment, limits)
+
+    @property
     def coverage(self) -> "DataFrame":
         """What the tables know of each log partition."""
         coverage = self._of_states("coverage", to_spark(COVERAGE))
@@ -151,7 +178,7 @@ class HistoryTables:
 
         With `since`, so are files whose rows all ended before.
         """
-        schema = to_spark(TABLES[name])
+        schema = to_spark(STORED_TABLES[name])
         until_ms = None if self._moment is None or every else _ms(self._moment)
         since_ms = None if since is None else _ms(since)
         paths = [
@@ -225,13 +252,6 @@ def hadoop_path(path: str) -> str:
     from pathlib import Path
 
     return Path(path.removeprefix("file:")).absolute().as_uri()
-
-
-def to_spark(schema: Any) -> "StructType":
-    """An Arrow schema in Spark's types."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema)
 
 
 assert COMMITS.names[: len(OFFSETS.names)] == OFFSETS.names
