@@ -57,7 +57,7 @@ def test_lag_and_status_of_frames_are_those_of_the_tables(session):
     assert found.columns == STATUS.names
     statuses = status_table(expected, at, empty_groups=["b"])
     assert same(found.collect(), statuses.to_pylist())
-    assert {"empty", "warn"} <= set(statuses["status"].to_pylist())
+    assert {"empty", "ok"} <= set(statuses["status"].to_pylist())
     without = lags.transform(history.status, at=at.isoformat()).where("status = 'stopped'")
     assert {row.group for row in without.collect()} == {"b"}
 
