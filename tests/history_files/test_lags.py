@@ -64,7 +64,7 @@ def test_lag_is_that_of_commits_before_a_period_and_in_it(files):
     assert lags(files, NOW - hour, NOW - hour / 2) == [(60, 9), (30, 6)]
 
 
-def test_of_old_samples_the_last_one_in_a_period_is_taken():
+def test_old_samples_are_taken_once_in_a_period():
     ages = [*range(0, 400, 5), *range(3_000, 3_300, 20)]
     batches = [sample(ago, partition=number) for ago in ages for number in range(2)]
     table = pa.Table.from_batches(batches, SAMPLES)
