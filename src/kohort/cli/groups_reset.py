@@ -11,10 +11,7 @@ differ from the requested ones.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
-from kohort.cli import plan_files
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import (
@@ -26,11 +23,18 @@ from kohort.cli.group_options import (
 )
 from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
-from kohort.cli.output import add_output_argument, check_output, print_message, warn, write_csv
+from kohort.cli.output import add_output_argument, check_output, warn, write_csv
+from kohort.cli.plan_options import (
+    add_plan_arguments,
+    check_plan_arguments,
+    execute_or_write,
+    print_dry_run,
+    warn_of_changes,
+)
 from kohort.cli.reset_options import add_specification_arguments, has_scope, of_group, specification
 from kohort.cli.reset_tables import guarded, show_plan
 from kohort.client.admin import Admin
-from kohort.client.resets import ResetPlan, execute, now_ms, plan_reset, write_offsets
+from kohort.client.resets import ResetPlan, now_ms, plan_reset, write_offsets
 from kohort.types import GroupId
 
 
@@ -48,22 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
     """Options for execution and the plan file."""
-    parser.add_argument("--execute", action="store_true", help="execute the reset")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show the new offsets only (default)"
-    )
+    add_plan_arguments(parser, "reset")
     parser.add_argument(
         "--export",
         action="store_true",
         help=("print the new offsets as CSV, for --from-file"),
-    )
-    parser.add_argument(
-        "--plan", metavar="FILE", type=Path, help="write old and new offsets to this file, as JSON"
-    )
-    parser.add_argument(
-        "--no-plan",
-        action="store_true",
-        help=("execute without a plan file; the reset cannot be undone"),
     )
 
 
@@ -80,13 +73,10 @@ def run(options: argparse.Namespace) -> int:
         await _warn(admin, groups if requested else [], plan)  # a copy may well make a new group
         if not plan.changes:
             return FAILED
-        if options.execute:
-            await _execute(admin, options, plan)
-        elif options.plan:
-            plan_files.write_new(options.plan, plan)
+        await execute_or_write(admin, options, plan)
         _show(options, plan)
-        if not options.execute and not options.export:
-            print_message("dry run: nothing was changed; add --execute to do it")
+        if not options.export:
+            print_dry_run(options)
         return 0
 
     return run_with_admin(options, lambda admin: guarded(work(admin)))
@@ -101,37 +91,17 @@ async def _warn(admin: Admin, groups: Sequence[GroupId], plan: ResetPlan) -> Non
         elif all(change.old is None for change in plan.of(group)):
             hint = await near_groups(admin, [group]) or ": is its name right?"
             warn(f"group {group} has no committed offsets there{hint}")
-    for change in plan.changes:
-        if change.warning:
-            warn(f"{change.partition} of group {change.group}: {change.warning}")
+    warn_of_changes(plan)
 
 
 def _check(options: argparse.Namespace) -> None:
     check_output(options)
     check_groups(options)
-    if options.execute and options.dry_run:
-        raise RefusedError("choose one of --execute and --dry-run")
-    if options.plan and options.no_plan:
-        raise RefusedError("choose one of --plan and --no-plan")
-    if options.plan and options.plan.exists():
-        raise RefusedError(
-            f"--plan {options.plan}: exists, and may be needed to undo an earlier reset"
-        )
+    check_plan_arguments(options)
     if not has_scope(options):
         raise RefusedError(
             "a scope is missing: either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"
         )
-
-
-async def _execute(admin: Admin, options: argparse.Namespace, plan: ResetPlan) -> None:
-    path = None if options.no_plan else options.plan or plan_files.default_path(plan)
-    if path is not None:
-        # First: should we be killed in between, the old offsets are known.
-        plan_files.write_new(path, plan)
-    await execute(admin, plan)
-    if path is not None:
-        plan_files.rewrite(path, replace(plan, executed_at_ms=now_ms()))
-        print_message(f"done and verified; to undo it: kohort groups undo {path}")
 
 
 def _show(options: argparse.Namespace, plan: ResetPlan) -> None:

@@ -6,7 +6,19 @@ from collections.abc import Awaitable, Sequence
 
 from kohort.cli.exit_codes import FOUND
 from kohort.cli.output import Table, print_message, show
-from kohort.client.resets import ActiveGroupError, Drift, DriftError, OffsetChange, ResetPlan
+from kohort.client.resets import (
+    ActiveGroupError,
+    Drift,
+    DriftError,
+    OffsetChange,
+    RecreatedTopicError,
+    ResetPlan,
+)
+from kohort.errors import KohortError
+
+
+class StateRefusedError(KohortError):
+    """The state of groups, topics or a history does not allow it: exit code 3."""
 
 
 def show_plan(output: str, plan: ResetPlan) -> None:
@@ -44,7 +56,7 @@ async def guarded(work: Awaitable[int]) -> int:
     """Run `work`; exit code 3 if the groups' state refuses it, with a table of moved offsets."""
     try:
         return await work
-    except ActiveGroupError as error:
+    except (ActiveGroupError, RecreatedTopicError, StateRefusedError) as error:
         print_message(str(error))
     except DriftError as error:
         show("table", drift_table(error.drifts), None, to=sys.stderr)

@@ -35,9 +35,11 @@ def committable(tp: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAn
             requested, offset=index(requested.offset), leader_epoch=index(requested.leader_epoch)
         )
     except TypeError:
-        raise ValueError(f"{tp}: {offset!r} is not an offset: a whole number from 0 on") from None
+        raise ValueError(
+            f"{tp}: {requested.offset!r} is not an offset: a whole number from 0 on"
+        ) from None
     if isinstance(requested.offset, bool) or not 0 <= converted.offset <= _INT64_MAX:
-        raise ValueError(f"{tp}: offset {offset!r} is not a whole number from 0 on")
+        raise ValueError(f"{tp}: offset {requested.offset!r} is not a whole number from 0 on")
     if not -1 <= converted.leader_epoch < 2**31:
         raise ValueError(
             f"{tp}: leader epoch {converted.leader_epoch} is not -1 or an epoch from 0 on"

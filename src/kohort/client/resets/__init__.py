@@ -1,18 +1,23 @@
 """Offset resets by plans that are reviewed, executed, verified and undone."""
 
+from kohort.client.resets.checks import (
+    ActiveGroupError,
+    RecreatedTopicError,
+    describe_members,
+    require_empty,
+    require_same_cluster,
+)
+from kohort.client.resets.commits import TopicIds, changes_to, plan_commits, topic_ids
 from kohort.client.resets.csv import read_offsets, write_offsets
 from kohort.client.resets.operations import (
-    ActiveGroupError,
     DriftError,
     Scope,
     check,
     committed_by_all,
-    describe_members,
     execute,
     now_ms,
     partitions_of,
     plan_reset,
-    require_same_cluster,
 )
 from kohort.client.resets.plan import Drift, OffsetChange, PlanError, ResetPlan
 from kohort.client.resets.specs import (
@@ -34,6 +39,7 @@ __all__ = [
     "Moment",
     "OffsetChange",
     "PlanError",
+    "RecreatedTopicError",
     "ResetPlan",
     "Scope",
     "ShiftBy",
@@ -44,6 +50,8 @@ __all__ = [
     "ToOffset",
     "ToOffsets",
     "ToTime",
+    "TopicIds",
+    "changes_to",
     "check",
     "committed_by_all",
     "describe_members",
@@ -54,8 +62,11 @@ __all__ = [
     "parse_datetime",
     "parse_duration",
     "partitions_of",
+    "plan_commits",
     "plan_reset",
     "read_offsets",
+    "require_empty",
     "require_same_cluster",
+    "topic_ids",
     "write_offsets",
 ]

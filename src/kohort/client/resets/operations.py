@@ -10,28 +10,26 @@ one, and when commits differ from the plan's. Only the last two can be forced.
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
+from uuid import UUID
 
-from kohort.client.admin import (
-    WITHOUT_MEMBERS,
-    Admin,
-    GroupDescription,
-    PartitionLag,
-    partition_lags,
-)
-from kohort.client.cluster import Offset
+from kohort.client.admin import Admin, PartitionLag, partition_lags
+from kohort.client.cluster import NO_EPOCH, Offset
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.resets.checks import (
+    ActiveGroupError,
+    require_empty,
+    require_same_cluster,
+    require_same_topics,
+)
 from kohort.client.resets.plan import Drift, OffsetChange, ResetPlan
 from kohort.client.resets.specs import Specification, ToOffsets, ToTime, new_offset
-from kohort.errors import KafkaError, KohortError, fresh, unless_error
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh, unless_error
 from kohort.types import GroupId, TopicPartition
 
 Scope: TypeAlias = Mapping[str, Collection[int] | None]
 """Topic → its partitions, None for all of them."""
-
-
-class ActiveGroupError(KohortError):
-    """A group has members, and only they may change its offsets; the message names them."""
 
 
 class DriftError(KohortError):
@@ -174,29 +172,51 @@ async def check(admin: Admin, plan: ResetPlan, *, force: bool = False) -> None:
     await require_empty(admin, plan.groups)
     if not force:
         await require_same_cluster(admin, plan)
-        if drifts := plan.drift(await committed_by_all(admin, plan.groups)):
-            raise DriftError(drifts)
-
-
-async def require_same_cluster(admin: Admin, plan: ResetPlan) -> None:
-    """Raises KohortError if the plan was made on another cluster."""
-    cluster_id = (await admin.cluster.metadata(())).cluster_id
-    if plan.cluster_id is not None and cluster_id is not None and plan.cluster_id != cluster_id:
-        raise KohortError(
-            f"the plan was made on cluster {plan.cluster_id}, this is {cluster_id}: check "
-            "--bootstrap, or use --force"
-        )
+    await require_same_topics(admin, plan)
+    if not force and (drifts := plan.drift(await committed_by_all(admin, plan.groups))):
+        raise DriftError(drifts)
 
 
 async def _execute_group(admin: Admin, group: GroupId, changes: Sequence[OffsetChange]) -> None:
     to_commit = {change.partition: change.new for change in changes if change.new is not None}
     to_delete = [change.partition for change in changes if change.new is None]
+    topic_ids = {
+        change.partition: change.topic_id for change in changes if change.topic_id is not None
+    }
     problems: dict[TopicPartition, KafkaError | None] = {}
     if to_commit:
-        problems |= await admin.commit(group, to_commit)
+        problems |= await _commit(admin, group, to_commit, topic_ids)
     if to_delete:
-        problems |= await admin.delete_offsets(group, to_delete)
+        problems |= await _delete(admin, group, to_delete)
     await _verify(admin, group, changes, problems)
+
+
+async def _commit(
+    admin: Admin,
+    group: GroupId,
+    commits: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[TopicPartition, UUID],
+) -> dict[TopicPartition, KafkaError | None]:
+    try:
+        return await admin.commit(group, commits, topic_ids=topic_ids)
+    except KafkaError as error:
+        if error.code is not ErrorCode.unknown_member_id:
+            raise
+        raise ActiveGroupError(
+            f"group {group} has got members meanwhile; stop them first, its offsets were not "
+            "changed"
+        ) from error
+
+
+async def _delete(
+    admin: Admin, group: GroupId, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, KafkaError | None]:
+    try:
+        return await admin.delete_offsets(group, partitions)
+    except KafkaError as error:
+        if error.code is not ErrorCode.group_id_not_found:
+            raise
+        return {}  # without the group there are no commits
 
 
 async def _verify(
@@ -210,7 +230,7 @@ async def _verify(
         f"{change.partition}: "
         f"{problems.get(change.partition) or f'is {_format(actual)}, not {_format(change.new)}'}"
         for change in changes
-        if _format(actual := committed.get(change.partition)) != _format(change.new)
+        if not _is_same(actual := committed.get(change.partition), change.new)
     ]
     if wrong:
         raise NotCommittedError(
@@ -219,34 +239,19 @@ async def _verify(
         )
 
 
-def _format(offset: OffsetAndMetadata | None) -> str:
-    return "none" if offset is None else str(offset.offset)
+def _is_same(actual: OffsetAndMetadata | None, planned: OffsetAndMetadata | None) -> bool:
+    """Whether the commit is as planned; brokers before Kafka 2.1 report no leader epoch."""
+    if actual is None or planned is None:
+        return actual is planned
+    return actual in (planned, replace(planned, leader_epoch=NO_EPOCH))
 
 
-async def require_empty(admin: Admin, groups: Sequence[GroupId]) -> None:
-    """Raises ActiveGroupError for groups with members, KohortError if a group cannot be
-    described."""
-    active = []
-    for group, response in (await admin.describe_groups(groups)).items():
-        described = unless_error(response)
-        if described.state not in WITHOUT_MEMBERS:
-            active.append(_active(group, described))
-    if active:
-        raise ActiveGroupError("; ".join(active))
-
-
-def _active(group: GroupId, described: GroupDescription) -> str:
-    return (
-        f"group {group} is {described.state} with {describe_members(described)}; stop them "
-        "first, nothing was changed"
-    )
-
-
-def describe_members(described: GroupDescription) -> str:
-    """The number of members, and the names of the first few."""
-    names = [member.name for member in described.members]
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"{len(names)} member{'' if len(names) == 1 else 's'}: {listed or 'joining now'}"
+def _format(commit: OffsetAndMetadata | None) -> str:
+    if commit is None:
+        return "none"
+    if commit == OffsetAndMetadata(offset=commit.offset):
+        return str(commit.offset)
+    return f"{commit.offset} (leader epoch {commit.leader_epoch}, metadata {commit.metadata!r})"
 
 
 async def committed_by_all(

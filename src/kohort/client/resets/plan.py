@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
+from uuid import UUID
 
-from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
 from kohort.client.resets.times import iso
 from kohort.errors import KohortError
 from kohort.types import GroupId, TopicPartition
@@ -35,6 +36,8 @@ class OffsetChange:
     """The commit to make; None: the commit is deleted."""
     warning: str = ""
     """The reason if `new` is not the requested offset."""
+    topic_id: UUID | None = None
+    """The id of the topic, which must be the same when the change is made; None: any."""
 
     @property
     def moves(self) -> int | None:
@@ -91,8 +94,12 @@ class ResetPlan:
     def drift(
         self, current: Mapping[GroupId, Mapping[TopicPartition, OffsetAndMetadata]]
     ) -> tuple[Drift, ...]:
-        """The partitions whose commits are not at `old`. Compares offsets, not metadata."""
-        drifts = (
+        """The partitions whose commits are neither at `old` nor at `new`.
+
+        Those at `new` were changed already, by an execution that was interrupted. Compares offsets,
+        not metadata.
+        """
+        drifts = [
             Drift(
                 change.group,
                 change.partition,
@@ -100,8 +107,12 @@ class ResetPlan:
                 _offset(current[change.group].get(change.partition)),
             )
             for change in self.changes
+        ]
+        return tuple(
+            drift
+            for change, drift in zip(self.changes, drifts, strict=True)
+            if drift.found not in (drift.expected, _offset(change.new))
         )
-        return tuple(drift for drift in drifts if drift.expected != drift.found)
 
     # --- the file
 
@@ -129,7 +140,7 @@ class ResetPlan:
         """Read a plan. Raises PlanError."""
         try:
             content = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PlanError(f"not JSON: {error}") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise PlanError(f'not a plan: "format" is not "{FORMAT}"')
@@ -141,13 +152,13 @@ class ResetPlan:
             return ResetPlan(
                 specification=str(content["specification"]),
                 cluster_id=_string_or_none(content["cluster_id"]),
-                made_at_ms=_integer(content["made_at_ms"]),
+                made_at_ms=_time(content["made_at_ms"]),
                 executed_at_ms=None
                 if content["executed_at_ms"] is None
-                else _integer(content["executed_at_ms"]),
+                else _time(content["executed_at_ms"]),
                 changes=_unique(_change(fields) for fields in content["changes"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise PlanError(f"not a plan: {type(error).__name__}: {error}") from None
 
 
@@ -156,7 +167,8 @@ def _offset(committed: OffsetAndMetadata | None) -> int | None:
 
 
 def _as_fields(change: OffsetChange) -> dict[str, Any]:
-    return {
+    topic_id = {} if change.topic_id is None else {"topic_id": str(change.topic_id)}
+    return topic_id | {
         "group": change.group,
         "topic": change.partition.topic,
         "partition": change.partition.partition,
@@ -167,25 +179,28 @@ def _as_fields(change: OffsetChange) -> dict[str, Any]:
 
 
 def _change(fields: Mapping[str, Any]) -> OffsetChange:
+    partition = TopicPartition(_string(fields["topic"]), _integer(fields["partition"]))
     return OffsetChange(
         group=GroupId(_string(fields["group"])),
-        partition=TopicPartition(_string(fields["topic"]), _integer(fields["partition"])),
-        old=_committed(fields["old"]),
-        new=_committed(fields["new"]),
+        partition=partition,
+        old=_committed(partition, fields["old"]),
+        new=_committed(partition, fields["new"]),
         warning=str(fields["warning"]),
+        topic_id=None if fields.get("topic_id") is None else UUID(_string(fields["topic_id"])),
     )
 
 
-def _committed(fields: Mapping[str, Any] | None) -> OffsetAndMetadata | None:
+def _committed(
+    partition: TopicPartition, fields: Mapping[str, Any] | None
+) -> OffsetAndMetadata | None:
     if fields is None:
         return None
-    offset = _integer(fields["offset"])
-    if offset < 0:
-        raise ValueError(f"offset {offset}")
-    metadata = _string(fields["metadata"])
-    return OffsetAndMetadata(
-        offset=offset, leader_epoch=_integer(fields["leader_epoch"]), metadata=metadata
+    commit = OffsetAndMetadata(
+        offset=_integer(fields["offset"]),
+        leader_epoch=_integer(fields["leader_epoch"]),
+        metadata=_string(fields["metadata"]),
     )
+    return committable(partition, commit)
 
 
 def _unique(changes: Iterable[OffsetChange]) -> tuple[OffsetChange, ...]:
@@ -202,9 +217,17 @@ def _integer(value: Any) -> int:
     return value
 
 
+def _time(value: Any) -> int:
+    """Milliseconds within the calendar."""
+    iso(_integer(value))
+    return _integer(value)
+
+
 def _string(value: Any) -> str:
+    """Text that can be sent."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a string")
+    value.encode()
     return value
 
 
