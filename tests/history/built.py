@@ -1,5 +1,6 @@
-"""Histories of recorded logs on disk, built without Spark."""
+"""Histories of logs on disk, built without Spark."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,20 @@ from kohort.history_files.folding import fold_ranges
 
 def build(recording: Recording, directory: Path, log: str = "whole", limit: int = 700) -> None:
     """Build the history of a recorded log in batches of `limit` records."""
-    files = LocalFiles(directory)
     logs = {number: recording.records(log, number) for number in recording.log_partitions}
+    build_logs(logs, directory, limit)
+
+
+def build_logs(
+    logs: Mapping[int, pa.Table],
+    directory: Path,
+    limit: int = 700,
+    *,
+    cluster: str | None = None,
+    topic_id: str | None = None,
+) -> None:
+    """Build the history of these records by log partition, in batches of `limit` records."""
+    files = LocalFiles(directory)
     ends = {number: _end(records) for number, records in logs.items()}
 
     def read(log_range):
@@ -31,7 +44,8 @@ def build(recording: Recording, directory: Path, log: str = "whole", limit: int 
 
     with opened_for_writing(files, 0) as history:
         for batch_ends in steps(planned(history.current, {}, ends), limit):
-            add_batch(history, planned(history.current, {}, batch_ends), run, tasks=2, now_ms=0)
+            ranges = planned(history.current, {}, batch_ends)
+            add_batch(history, ranges, run, tasks=2, now_ms=0, cluster=cluster, topic_id=topic_id)
 
 
 def _end(records: pa.Table) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from history.broker_logs import LOG, by_broker
 from history.folded import Folded, fold_all, in_force
 from history.recorded import read_segments
 from kohort.client import (
@@ -24,14 +25,10 @@ from kohort.client import (
     Producer,
 )
 from kohort.client.admin import Admin
-from kohort.history.schema import RECORDS
-from kohort.spark.batch import BatchReader
-from kohort.spark.options import parse_read
 from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition
 from waiting import until
 
-LOG = "__consumer_offsets"
 LOG_PARTITIONS = 3
 SETTINGS = {
     "offsets.topic.num.partitions": str(LOG_PARTITIONS),
@@ -147,22 +144,6 @@ async def _transactions(address: str) -> None:
         async with producer.transaction() as transaction:
             await transaction.commit_offsets({ORDERS[0]: 20, ORDERS[2]: 22}, ledger)
             await transaction.abort()
-
-
-def by_broker(address: str) -> dict[int, pa.Table]:
-    """The records of each log partition, as Spark's tasks read them."""
-    options = {
-        "kafka.bootstrap.servers": address,
-        "subscribe": LOG,
-        "includeBatchFields": "true",
-    }
-    reader = BatchReader(parse_read(options, streaming=False))
-    tables: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    for partition in reader.partitions():
-        for batch in reader.read(partition):
-            rows = batch.select(RECORDS.names).cast(RECORDS)
-            tables[rows["partition"][0].as_py()].append(rows)
-    return {number: pa.Table.from_batches(batches) for number, batches in tables.items()}
 
 
 def by_files(data: Path) -> dict[int, pa.Table]:

@@ -15,7 +15,7 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "cluster": "0 done; 1 failed, or a broker did not respond; 2 wrong options",
     "groups": "0 done; 1 failed, or a part of it failed; 2 wrong options, no request was sent;\n"
     "3 refused because of the group's state: it has members, or offsets moved since the plan\n"
-    "was made, a difference (diff), lag above --max-lag",
+    "was made, a difference (diff), lag above --max-lag, a history that does not tell (restore)",
     "topics": "0 done; 1 failed: no broker, no such topic, refused; 2 wrong options",
     "transactions": "0 done; 1 failed: no broker, no such id, refused; 2 wrong options",
     "configs": "0 done; 1 failed: no broker, no such topic, refused; 2 wrong options",
@@ -39,10 +39,10 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "spark": "0 done, or a query with --every was ended by a signal; 1 the query failed; 2 wrong\n"
     "options; 130 or 143 a signal ended a query without --every",
     "history": "0 done, or --follow was ended by a signal; 1 failed, with --strict also if\n"
-    "records could not be decoded, or the history has no such group (show, check); 2 wrong\n"
-    "options, or a directory of something else; 3 faults were found (check), or refused: another\n"
-    "build writes into the directory, or incomplete: compaction has removed records that the\n"
-    "answer needs (show, check); 130 or 143 a signal ended a build",
+    "records could not be decoded, or the history has no such group; 2 wrong options, or a\n"
+    "directory of something else; 3 faults were found (check), or refused: another build writes\n"
+    "into the directory, or a group has members (import), or incomplete: compaction has removed\n"
+    "records that the answer needs, or rows are unknown (import); 130 or 143 a signal ended a build",
     "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
     "completion": "0 done; 1 standard output failed; 2 wrong options",
 }

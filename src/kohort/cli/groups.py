@@ -19,6 +19,7 @@ SUBCOMMANDS: Final = {
     "delete": "delete groups and their committed offsets",
     "delete-offsets": "delete a group's committed offsets of topics",
     "reset": "reset committed offsets; a dry run unless --execute",
+    "restore": "set committed offsets back to those of an earlier time",
     "copy": "copy committed offsets from another group",
     "apply": "execute a plan file of reset",
     "diff": "compare a plan file with the current offsets",
