@@ -2,8 +2,9 @@
 
 __consumer_offsets has every commit, generation and member, but compaction removes older records.
 `build` reads them into Parquet tables by Spark, from a broker or from its segment files; `build
---follow` does so continuously. `show` prints a timeline of one group, `check` finds faults.
-`report` draws one group or all of them as an HTML page.
+--follow` does so continuously. `show` prints a timeline of one group, `audit` its commits, `check`
+finds faults. `report` draws one group or all of them as an HTML page. `export` and `import` move
+committed offsets to another cluster; `kohort groups restore` sets them back to an earlier time.
 
   kohort history build broker:9092 --out history --follow --keep 90d
   kohort history show history billing --last 20
@@ -21,6 +22,9 @@ SUBCOMMANDS: Final = {
     "check": "find faults of groups, and say what to do",
     "show": "show the timeline of a group from the tables",
     "report": "write what groups did as an HTML page and a picture",
+    "audit": "show who committed which offsets of a group, and resets",
+    "export": "write committed offsets to a file, for another cluster",
+    "import": "commit the offsets of such a file in another cluster; a dry run unless --execute",
 }
 """Subcommand → what it does. Each is a module `history_…`."""
 

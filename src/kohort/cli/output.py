@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 OUTPUTS: Final = ("table", "json", "csv")
 NONE: Final = "-"
 _GAP: Final = "  "
+_ALARMING: Final = {"STATUS": "Error", "KIND": "RESET"}
+"""Column → how red cells begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ def _style(column: str, cell: object) -> str:
         return "yellow" if cell else "green"
     if column == "LOST" and cell:
         return "red"
-    return "red" if column == "STATUS" and str(cell).startswith("Error") else ""
+    is_alarming = _ALARMING.get(column)
+    return "red" if is_alarming is not None and str(cell).startswith(is_alarming) else ""
 
 
 def _cell(value: object) -> str:
