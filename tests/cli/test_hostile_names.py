@@ -49,6 +49,8 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("groups", "reset", "new", "--all-topics", "--from-group", f"{HOSTILE}2"),
     ("groups", "reset", HOSTILE, "--all-topics", "--to-latest", "--execute", "--no-plan"),
     ("groups", "copy", HOSTILE, f"{HOSTILE}3"),
+    ("groups", "restore", HOSTILE, "--history", HOSTILE, "--to", "2026-01-31T10:42Z"),
+    ("history", "export", f"{HOSTILE}2", "--out", "no-such-file.json"),
     ("groups", "plan", HOSTILE, "--join", "1"),
     ("groups", "plan", HOSTILE, "--leave", f"{HOSTILE}2"),
     ("topics", "list"),

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
@@ -50,6 +51,8 @@ def test_the_page_runs_from_top_to_bottom(server, tmp_path):
     work.mkdir()
     replaced = {
         "localhost:9092": server.address,
+        "new:9092": server.address,
+        "2026-01-31T10:42Z": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "/var/lib/kafka": str(tmp_path / "data"),
     }
     shown = []
