@@ -184,9 +184,7 @@ def test_transactions_and_removed_records_around_an_offset(move: Move) -> None:
                 async with producer.transaction():
                     await producer.send(move.topic, value, partition=0, timestamp=timestamp)
             async with producer.transaction() as transaction:
-                await producer.send_and_wait(
-                    move.topic, b"aborted", partition=0, timestamp=START
-                )
+                await producer.send_and_wait(move.topic, b"aborted", partition=0, timestamp=START)
                 await transaction.abort()
             async with producer.transaction():
                 for value, timestamp in records[3:]:

@@ -87,10 +87,11 @@ def audited(
     `scope`: topic → its partitions, None for all. Raises KohortError.
     """
     from kohort.history.resets import find_resets
+    from kohort.history.times import rows_of
 
     commits = reader.table("commits", [("in_force", ">=", 0)])
     shown = _between(commits, since, until)
-    rows = [row for row in shown.to_pylist() if scope is None or _is_in(row, scope)]
+    rows = [row for row in rows_of(shown) if scope is None or _is_in(row, scope)]
     rows.sort(key=lambda row: (row["in_force"], row["log_offset"]))
     resets = {each.log_offset: reset for reset in find_resets(commits) for each in reset.partitions}
     made = [AuditedCommit(row, row["log_offset"] in resets) for row in rows]

@@ -23,6 +23,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from kohort.history.times import datetimes
+
 LAST: Final = 10
 """Commits of a partition that tell what is usual there."""
 PACE: Final = 10
@@ -32,6 +34,7 @@ _COLUMNS: Final = (
     *_ORDER, "group", "topic", "partition", "kind", "origin", "previous", "committed", "advance",
     "commit_time", "in_force_time",
 )  # fmt: skip
+_TIMES: Final = ("commit_time", "in_force_time")
 _MOVES: Final = ("rewind", "advance")
 _SET: Final = (*_MOVES, "repeat", "first")
 """Kinds of commits that can be part of a reset."""
@@ -56,7 +59,7 @@ class Reset:
     topic: str
     log_partition: int
     time: datetime | None
-    """Record time of its first commit."""
+    """Record time of its first commit; None if it is outside the calendar, as `commit_time`."""
     commit_time: datetime | None
     partitions: tuple[ResetPartition, ...]
     """By their numbers."""
@@ -196,5 +199,8 @@ def _requests(commits: pa.Table) -> "list[_Request]":
 
 def _rows(commits: pa.Table) -> Iterator[_Commit]:
     for batch in commits.to_batches():
-        columns = [batch.column(name).to_pylist() for name in _COLUMNS]
+        columns = [
+            datetimes(batch.column(name)) if name in _TIMES else batch.column(name).to_pylist()
+            for name in _COLUMNS
+        ]
         yield from map(_Commit._make, zip(*columns, strict=True))

@@ -20,6 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.coverage import Gap
+from kohort.history.times import rows_of
 from kohort.history_files.moments import is_in_gap
 from kohort.history_files.reading import NO_CUT, GroupReader, Row
 
@@ -38,7 +39,7 @@ class Commit:
 
     log_offset: int
     time: datetime | None
-    """Record time from which on it counted."""
+    """Record time from which on it counted; None: outside the calendar."""
     offset: int | None
     """The committed offset; None: the commit was removed."""
     leader_epoch: int
@@ -131,13 +132,12 @@ def _first(commits: pa.Table) -> Iterator[Row]:
     grouped = commits.group_by(list(_KEY)).aggregate([("in_force", "min")])
     firsts = {_key(row): row["in_force_min"] for row in grouped.to_pylist()}
     candidates = commits.filter(pc.is_in(commits["in_force"], grouped["in_force_min"]))
-    rows = [row for row in candidates.to_pylist() if row["in_force"] == firsts[_key(row)]]
+    rows = [row for row in rows_of(candidates) if row["in_force"] == firsts[_key(row)]]
     yield from {_key(row): row for row in _by_offset(rows)}.values()
 
 
 def _at(commits: pa.Table, log_offsets: pa.ChunkedArray) -> list[Row]:
-    rows: list[Row] = commits.filter(pc.is_in(commits["log_offset"], log_offsets)).to_pylist()
-    return rows
+    return rows_of(commits.filter(pc.is_in(commits["log_offset"], log_offsets)))
 
 
 def _by_offset(rows: Iterable[Row]) -> Sequence[Row]:
