@@ -42,7 +42,8 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "records could not be decoded, or the history has no such group; 2 wrong options, or a\n"
     "directory of something else; 3 faults were found (check), or refused: another build writes\n"
     "into the directory, or a group has members (import), or incomplete: compaction has removed\n"
-    "records that the answer needs, or rows are unknown (import); 130 or 143 a signal ended a build",
+    "records that the answer needs, or rows are unknown (import); 130 or 143 a signal ended a\n"
+    "build",
     "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
     "completion": "0 done; 1 standard output failed; 2 wrong options",
 }

@@ -22,7 +22,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from kohort.history.coverage import Gap
 from kohort.history.times import rows_of
 from kohort.history_files.moments import is_in_gap
-from kohort.history_files.reading import NO_CUT, GroupReader, Row
+from kohort.history_files.reading import GroupReader, Row
+from kohort.history_files.stored_rows import NO_CUT
 
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
