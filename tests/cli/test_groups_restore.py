@@ -329,7 +329,7 @@ def test_a_topic_recreated_after_the_plan_is_refused(scene: Scene) -> None:
     assert offsets(scene.committed()) == [9]
 
 
-def test_of_two_restores_at_once_one_wins_and_an_overwritten_one_says_so(scene: Scene) -> None:
+def test_one_of_two_restores_at_once_wins_and_an_overwritten_one_says_so(scene: Scene) -> None:
     early = scene.commit(p0=3, p1=4, p2=5)
     late = scene.commit(p0=6, p1=7, p2=8)
     scene.commit(p0=1, p1=1, p2=1)

@@ -135,7 +135,7 @@ def test_equal_records_are_told_apart_by_the_record_before(move: Move) -> None:
     assert move.located() == [("exact", 8), ("exact", 10), ("exact", 12)]
 
 
-def test_of_records_that_are_alike_in_all_the_first_is_taken(move: Move) -> None:
+def test_the_first_of_records_that_are_alike_in_all_is_taken(move: Move) -> None:
     records = [(b"same", START)] * 6
     move.fill([records] * 2, [[*EARLIER, *records]] * 2)
     move.export(3, 6)
@@ -150,7 +150,7 @@ def test_a_record_that_is_not_there_leaves_the_one_before(move: Move) -> None:
     assert move.located() == [("exact", 11), ("exact", 4)]
 
 
-def test_without_the_records_the_earlier_time_decides(move: Move) -> None:
+def test_the_earlier_time_decides_without_the_records(move: Move) -> None:
     """Of the records at 3 and 4 seconds none is here, but others are, before, between and after."""
     records = numbered(10)
     others = [(b"other", START + 1_000 * second) for second in (1, 3, 5)]
@@ -199,7 +199,7 @@ def test_transactions_and_removed_records_around_an_offset(move: Move) -> None:
         assert move.located() == [("exact", number)], offset
 
 
-def test_what_is_unknown_is_left_out_with_exit_code_3(move: Move) -> None:
+def test_unknown_offsets_are_left_out_with_exit_code_3(move: Move) -> None:
     move.old.do(lambda admin: fill(admin, move.topic, [[], numbered(3)]))
     move.export(0, 2)
     told = move.bring()

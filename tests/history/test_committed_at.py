@@ -149,7 +149,7 @@ def executed(plan, commits):
 
 @settings(max_examples=examples(30))
 @given(logs(has_holes=False), st.data())
-def test_what_a_compacted_log_tells_is_true_or_unknown(log, data):
+def test_offsets_of_a_compacted_log_are_true_or_unknown(log, data):
     """The cleaner keeps the last record of each key below some offset."""
     cleaned = data.draw(st.integers(0, len(log)))
     last = {record["key"]: record["offset"] for record in log[:cleaned] if not record["control"]}
