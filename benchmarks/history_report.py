@@ -12,7 +12,7 @@ run with 50 groups and 3 days, and is not written.
 """
 
 import argparse
-import resource
+import os
 import secrets
 import subprocess
 import sys
@@ -286,12 +286,15 @@ def report(history: Path, *arguments: str) -> Done:
     """Run the command in a process of its own."""
     page = history.parent / "report.html"
     command = [sys.executable, "-m", "kohort", "history", "report", str(history), *arguments]
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*command, "--out", str(page)], check=True, stdout=subprocess.DEVNULL)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    process = subprocess.Popen([*command, "--out", str(page)], stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
     return Done(
         time.monotonic() - began,
-        used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
+        used.ru_utime + used.ru_stime,
         used.ru_maxrss / 1024,
         page.stat().st_size / 1e6,
     )

@@ -5,7 +5,7 @@ groups whose statistics do not fit the filters.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ RECORDED: Final = ("commits", "groups")
 """The tables that together have a row for each record."""
 NO_CUT: Final = 2**63 - 1
 """Of a log partition that has no later record."""
+_ONE: Final = ("log_partition", "=")
+"""Of a filter that chooses a log partition."""
 Filter = tuple[str, str, Any]
 """Column, operator and value, as PyArrow has them."""
 
@@ -31,6 +33,8 @@ class StoredRows:
 
     files: Files
     snapshot: Snapshot
+    _log_partitions: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)
+    """File → the least and the largest log partition of its rows, once it was opened."""
 
     def read(
         self,
@@ -62,10 +66,26 @@ class StoredRows:
         """The same, file by file."""
         names = list(TABLES[table].names if columns is None else columns)
         schema = pa.schema([TABLES[table].field(name) for name in names])
+        number = next((value for name, by, value in filters if (name, by) == _ONE), None)
         for file in self._files_of(table, since, until):
+            if number is not None and not self._may_have(file, number):
+                continue
             with self.files.open(file.path) as source, parquet_errors(file.path):
                 part = pq.read_table(source, columns=names, filters=list(filters) or None)
             yield part.select(names).cast(schema)
+
+    def _may_have(self, file: StoredFile, log_partition: int) -> bool:
+        """Whether a file may have rows of a log partition; its statistics are read once.
+
+        A history has a file for each log partition, table and day, which PyArrow would open to
+        find that all of its row groups are of others.
+        """
+        known = self._log_partitions.get(file.path)
+        if known is None:
+            with self.files.open(file.path) as source, parquet_errors(file.path):
+                known = _log_partitions(pq.ParquetFile(source).metadata)
+            self._log_partitions[file.path] = known
+        return known[0] <= log_partition <= known[1]
 
     def _files_of(
         self, table: str, since: datetime | None, until: datetime | None
@@ -95,6 +115,16 @@ class StoredRows:
             for rows in self.parts(table, filters, ["log_partition", "log_offset"], since=time):
                 add_first_offsets(found, rows)
         return found
+
+
+def _log_partitions(metadata: Any) -> tuple[int, int]:
+    """The least and the largest log partition, by the statistics of all row groups."""
+    column = metadata.schema.names.index(_ONE[0])
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    found = [group.column(column).statistics for group in groups]
+    if not found or any(each is None or not each.has_min_max for each in found):
+        return -(2**31), 2**31
+    return min(each.min for each in found), max(each.max for each in found)
 
 
 def add_first_offsets(found: dict[int, int], rows: pa.Table) -> None:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history_files.group_history import GroupHistory
 from kohort.report.names import counted
@@ -50,9 +51,11 @@ def unknown_times(history: GroupHistory, span: Span) -> list[Unknown]:
 def _of_log_partition(
     history: GroupHistory, coverage: dict[str, Any], span: Span
 ) -> Iterator[Unknown]:
+    if not coverage["gaps"]:
+        return
     positions = _positions(history, coverage["log_partition"])
     offsets = [offset for offset, _ in positions]
-    for gap in coverage["gaps"] or ():
+    for gap in coverage["gaps"]:
         before = bisect_left(offsets, gap["hole"])
         since = positions[before - 1][1] if before and gap["is_later"] else span.since
         until = _complete_from(coverage, gap, positions, offsets, span)
@@ -88,12 +91,10 @@ def _positions(history: GroupHistory, log_partition: int) -> list[tuple[int, int
 
 
 def _of_minutes(minutes: pa.Table, log_partition: int) -> Iterator[tuple[int, int]]:
-    own = minutes.select(["log_partition", "log_offset", "minute"]).to_pylist()
-    return (
-        (row["log_offset"], milliseconds(row["minute"]))
-        for row in own
-        if row["log_partition"] == log_partition
-    )
+    own = minutes.filter(pc.equal(minutes["log_partition"], log_partition))
+    offsets = own["log_offset"].to_numpy().tolist()
+    times = own["minute"].cast(pa.int64()).to_numpy() // 1_000
+    return zip(offsets, times.tolist(), strict=True)
 
 
 def sentences(history: GroupHistory, span: Span, unknown: Sequence[Unknown]) -> list[str]:
