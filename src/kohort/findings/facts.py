@@ -21,6 +21,8 @@ Row: TypeAlias = dict[str, Any]
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
+DEFAULT_REBALANCE_TIMEOUT_MS: Final = 300_000
+"""max.poll.interval.ms, where no member is known."""
 
 
 class BrokerOptions(Protocol):
@@ -114,6 +116,18 @@ class Facts:
         if timeout_ms is None:
             timeout_ms = self.history.options.consumer_session_timeout_ms
         return float(timeout_ms / 1000)
+
+    @cached_property
+    def longest_rebalance_ms(self) -> float:
+        """The longest that a rebalance can take: the wait for a session, and for members."""
+        return max(
+            (
+                (row["rebalance_timeout_ms"] or DEFAULT_REBALANCE_TIMEOUT_MS)
+                + 1000 * self.session_s(row)
+                for row in self.history.members
+            ),
+            default=DEFAULT_REBALANCE_TIMEOUT_MS,
+        )
 
     def have_members(self, times_us: Array) -> Array:
         """Whether the group had members, at each of these times."""

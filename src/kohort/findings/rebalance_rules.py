@@ -17,8 +17,6 @@ EAGER: Final = frozenset(("range", "roundrobin", "sticky"))
 """Assignors of Kafka before which all members give up all partitions."""
 _PER_RESTART: Final = 2
 """Rebalances of a member that departs and joins again."""
-_TIMEOUT_MS: Final = 300_000
-"""max.poll.interval.ms, where no member is known."""
 
 
 def rebalance_storm(facts: Facts) -> Iterator[Finding]:
@@ -111,19 +109,9 @@ def standstill_s(facts: Facts, row: Row) -> float:
     What is longer is a topic without records.
     """
     standstill_ms = row["standstill_ms"]
-    if standstill_ms is None or standstill_ms > _longest_ms(facts):
+    if standstill_ms is None or standstill_ms > facts.longest_rebalance_ms:
         return 0.0
     return float(standstill_ms / 1000)
-
-
-def _longest_ms(facts: Facts) -> float:
-    return max(
-        (
-            (row["rebalance_timeout_ms"] or _TIMEOUT_MS) + 1000 * facts.session_s(row)
-            for row in facts.history.members
-        ),
-        default=_TIMEOUT_MS,
-    )
 
 
 def _covered(stopped: Sequence[tuple[Row, float]]) -> float:
