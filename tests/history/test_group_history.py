@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from history.built import build
@@ -11,7 +12,9 @@ from history.group_log_builder import Log
 from history.offset_logs import batch_of
 from history.recorded import load
 from kohort.errors import ConfigError
-from kohort.history.schema import COMMITTED, LAG
+from kohort.history.lag import lag_table
+from kohort.history.sample_rows import Ends, sampled_rows
+from kohort.history.schema import COMMITS, COMMITTED, LAG
 from kohort.history_files import group_history
 from kohort.history_files.building import add_batch, planned
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
@@ -20,6 +23,8 @@ from kohort.history_files.folding import fold_ranges
 from kohort.history_files.group_history import group_histories
 from kohort.history_files.merging import remove_older
 from kohort.history_files.moments import CUTS
+from kohort.history_files.samples import add_samples, read_samples
+from kohort.types import TopicPartition
 
 NAME = "classic"
 LISTED = ("generations", "rebalances", "members", "assignments")
@@ -71,6 +76,36 @@ def test_rows_are_those_of_the_fold(directory):
         assert minutes == rows_of(whole(NAME), "minutes", history.group)
         assert history.lag.schema == LAG
         assert history.earlier.schema == COMMITTED
+
+
+def test_lag_is_that_of_the_samples_of_a_period(recording, middle, tmp_path):
+    build(recording, tmp_path / "out")
+    files = LocalFiles(tmp_path / "out")
+    at, _ = middle
+    ms = int(at.timestamp() * 1000)
+    commits = pa.Table.from_pylist(whole(NAME).commits, COMMITS)
+    tps = {TopicPartition(row["topic"], row["partition"]) for row in whole(NAME).commits}
+    with opened_for_writing(files, ms) as opened:
+        for seconds in (-30, 0, 30):
+            rows = sampled_rows(ms + seconds * 1000, {tp: Ends(0, 10_000) for tp in tps}, {})
+            add_samples(opened, [rows], ms)
+    directory = HistoryDirectory(files)
+    columns = ["group", "topic", "partition", "time", "committed", "lag", "lag_ms", "lost", "case"]
+    every = lag_table(commits, read_samples(directory)).select(columns).to_pylist()
+    assert every
+    for since in (None, at):
+        for history in group_histories(directory, since=since):
+            expected = [
+                row
+                for row in every
+                if row["group"] == history.group and (since is None or row["time"] >= since)
+            ]
+            assert history.lag.select(columns).to_pylist() == expected
+            committed = {
+                *history.commits["topic"].to_pylist(),
+                *history.earlier["topic"].to_pylist(),
+            }
+            assert set(history.samples["topic"].to_pylist()) == committed
 
 
 def test_groups_are_in_order_within_their_log_partition(directory):
