@@ -61,6 +61,7 @@ from kohort.columnar.commit_tables import (
     NONE,
     NOTHING,
     NUMBER_OF,
+    OLDEST_MINUTE,
     OPEN_MINUTES,
     ORIGIN,
     OTHER_MARKER,
@@ -156,21 +157,25 @@ def _advance_time(time: Number, slots: Array, minutes: Array, registers: Array) 
     if minute == registers[LOG_MINUTE]:
         return
     registers[LOG_MINUTE] = minute
-    if registers[OPEN_MINUTES] == 0:
+    if registers[OPEN_MINUTES] == 0 or registers[OLDEST_MINUTE] > minute - IDLE_MINUTES:
         return
+    oldest = minute
     for slot in range(registers[SLOTS]):
-        if (
-            slots[slot, IS_USED] != 0
-            and slots[slot, MINUTE] != NONE
-            and slots[slot, MINUTE] <= minute - IDLE_MINUTES
-        ):
+        if slots[slot, IS_USED] == 0 or slots[slot, MINUTE] == NONE:
+            continue
+        if slots[slot, MINUTE] <= minute - IDLE_MINUTES:
             _close_minute(slots, slot, minutes, registers)
+        else:
+            oldest = min(oldest, slots[slot, MINUTE])
+    registers[OLDEST_MINUTE] = oldest
 
 
 @helper
 def _count(slots: Array, slot: Number, advance: Number, gap: Number, registers: Array) -> None:
     """Count a commit in its minute. `gap`: -1 of the first, which has no advance either."""
     if slots[slot, MINUTE] == NONE:
+        if registers[OPEN_MINUTES] == 0:
+            registers[OLDEST_MINUTE] = registers[LOG_MINUTE]
         registers[OPEN_MINUTES] += 1
         slots[slot, MINUTE] = registers[LOG_MINUTE]
         slots[slot, MINUTE_COMMITS] = slots[slot, MINUTE_SUM] = slots[slot, MINUTE_LEAST] = 0

@@ -103,7 +103,9 @@ MINUTES_OUT: Final = 8
 MAYBE_FREE: Final = 9
 TOMBSTONES: Final = 10
 """How many were written."""
-REGISTERS: Final = 11
+OLDEST_MINUTE: Final = 11
+"""No open minute is before it."""
+REGISTERS: Final = 12
 
 # Lines of what the fold writes: rows of commits.
 OUT_ROW: Final = 0

@@ -240,7 +240,9 @@ def load_partitions(
     partitions.groups[numbers, fk.GROUP_HAS_MEMBERS] = groups.column("has_members").to_numpy()
     pending = _load_pending(batch_from_bytes(parts["pending"]), partitions, slots)
     minutes = values[slots, fk.MINUTE]
-    partitions.registers[fk.OPEN_MINUTES] = np.count_nonzero(minutes != fk.NONE)
+    is_open = minutes != fk.NONE
+    partitions.registers[fk.OPEN_MINUTES] = np.count_nonzero(is_open)
+    partitions.registers[fk.OLDEST_MINUTE] = np.min(minutes, where=is_open, initial=_NEVER)
     partitions.registers[fk.LOG_TIME] = registers["log_time"]
     partitions.registers[fk.LOG_MINUTE] = registers["log_minute"]
     return partitions, pending
