@@ -1,7 +1,5 @@
 """One call of the fold: runs of commits by machine code, other records one by one."""
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -111,7 +109,8 @@ class Call:
         if record.is_tombstone and record.kind in GENERATIONS:
             state.end_life(record.group)
             log_time = int(self._log_times[row])
-            state.tombstones.delete_group(record.group, self._batch(row), log_time)
+            (batch_,) = self._batches(np.array([row])).tolist()
+            state.tombstones.delete_group(record.group, batch_, log_time)
 
     def _position(self, row: int) -> LogPosition:
         rows = self._table.rows
@@ -124,42 +123,61 @@ class Call:
             self._state.coverage.exact_since(offset),
         )  # fmt: skip
 
-    def _batch(self, row: int) -> int:
-        return self._position(row).batch
+    def _batches(self, rows: Array) -> Array:
+        """`LogPosition.batch` of these records."""
+        offsets = self._table.rows[fk.BATCH_OFFSET, rows]
+        return np.where(offsets >= 0, offsets, -1 - self._table.rows[fk.TIME, rows] // _US)
 
     # --- tombstones
 
     def _note_tombstones(self, start: int, stop: int) -> None:
-        # No group changes within a run of commits, and a group may have many members.
-        subscribes = lru_cache(maxsize=None)(self._state.groups.subscribes)
-        for at in start + np.flatnonzero(self._out[fk.OUT_KIND, start:stop] == fk.TOMBSTONED):
-            self._note_tombstone(self._out[:, at].tolist(), subscribes)
+        """Note those among the rows from `start` to `stop` of what the kernel wrote."""
+        state, partitions, table = self._state, self._state.partitions, self._table
+        found = start + np.flatnonzero(self._out[fk.OUT_KIND, start:stop] == fk.TOMBSTONED)
+        out: Array = self._out[:, found]
+        rows, groups = out[fk.OUT_ROW], out[fk.OUT_GROUP]
+        owners = partitions.slots[table.rows[fk.SLOT, rows], fk.OWNER_OF]
+        topics = map(partitions.topics.values.__getitem__, out[fk.OUT_TOPIC].tolist())
+        tombstones = list(map(
+            Tombstone, out[fk.OUT_IN_FORCE].tolist(), topics, self._are_aged(out),
+            (self._are_subscribed(out) | (owners >= 0)).tolist(),
+            state.coverage.are_exact(out[fk.OUT_IN_FORCE]).tolist(),
+        ))  # fmt: skip
+        batches, times = self._batches(rows), self._log_times[rows]
+        # Those of a group in a batch follow one another.
+        changes = (np.diff(groups) != 0) | (np.diff(batches) != 0) | (np.diff(times) != 0)
+        firsts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+        for first, end in zip(firsts, [*firsts[1:], len(rows)], strict=True):
+            state.tombstones.add(
+                partitions.group_names.values[groups[first]], int(batches[first]),
+                int(times[first]), tombstones[first:end],
+            )  # fmt: skip
 
-    def _note_tombstone(self, out: list[int], subscribes: Callable[[str, str], bool]) -> None:
-        state, row = self._state, out[fk.OUT_ROW]
-        slot = self._table.rows[fk.SLOT, row]
-        group = state.partitions.group_names.values[out[fk.OUT_GROUP]]
-        topic = state.partitions.topics.values[out[fk.OUT_TOPIC]]
-        is_owned = state.partitions.slots[slot, fk.OWNER_OF] >= 0
-        tombstone = Tombstone(
-            out[fk.OUT_IN_FORCE],
-            topic,
-            self._is_aged(group, out),
-            bool(is_owned) or subscribes(group, topic),
-            state.coverage.is_exact(out[fk.OUT_IN_FORCE]),
-        )
-        state.tombstones.add(group, self._batch(row), int(self._log_times[row]), tombstone)
+    def _are_subscribed(self, out: Array) -> Array:
+        """Whether members of the group subscribe to the topic of each row."""
+        partitions = self._state.partitions
+        names, topics = partitions.group_names.values, partitions.topics.values
+        pairs = out[fk.OUT_GROUP] * len(topics) + out[fk.OUT_TOPIC]
+        pairs, places = np.unique(pairs, return_inverse=True)
+        subscribed = [
+            self._state.groups.subscribes(names[pair // len(topics)], topics[pair % len(topics)])
+            for pair in pairs.tolist()
+        ]
+        return np.array(subscribed, np.bool_)[places]
 
-    def _is_aged(self, group: str, out: list[int]) -> bool | None:
-        if not out[fk.OUT_HAS_PREVIOUS]:
-            return None
-        now = out[fk.OUT_IN_FORCE_TIME] // _US
-        if out[fk.OUT_PREVIOUS_EXPIRE_TIME] >= 0:
-            return now >= out[fk.OUT_PREVIOUS_EXPIRE_TIME]
-        since = self._state.groups.empty_since(group)
-        if since is None:
-            since = out[fk.OUT_PREVIOUS_COMMIT_TIME]
-        return now - since >= self._state.options.retention_ms
+    def _are_aged(self, out: Array) -> list[bool | None]:
+        """Whether the offset before each row was as old as the retention; None: there was none."""
+        state, now = self._state, out[fk.OUT_IN_FORCE_TIME] // _US
+        numbers_, places = np.unique(out[fk.OUT_GROUP], return_inverse=True)
+        groups = map(state.partitions.group_names.values.__getitem__, numbers_.tolist())
+        empty = [fk.NONE if at is None else at for at in map(state.groups.empty_since, groups)]
+        since = np.array(empty, np.int64)[places]
+        since = np.where(since == fk.NONE, out[fk.OUT_PREVIOUS_COMMIT_TIME], since)
+        expiry = out[fk.OUT_PREVIOUS_EXPIRE_TIME]
+        are_aged = np.where(expiry >= 0, now >= expiry, now - since >= state.options.retention_ms)
+        has_previous = out[fk.OUT_HAS_PREVIOUS] != 0
+        pairs = zip(are_aged.tolist(), has_previous.tolist(), strict=True)
+        return [is_aged if has_one else None for is_aged, has_one in pairs]
 
     # --- rows
 
@@ -184,7 +202,7 @@ class Call:
         """The rows that are complete: those of tombstones wait for their cause."""
         tombstones = self._state.tombstones
         log_time = int(self._state.partitions.registers[fk.LOG_TIME])
-        if not tombstones.rows.num_rows and not is_tombstone.any():
+        if not tombstones.is_waiting and not is_tombstone.any():
             tombstones.forget(log_time)
             return commits
         waiting = commits.filter(pa.array(is_tombstone))
