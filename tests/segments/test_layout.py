@@ -1,11 +1,13 @@
 """Which partitions there are below paths, by what a broker and others leave in directories."""
 
 import os
+import shutil
 
 import pytest
 
 from kohort.errors import ConfigError, KohortError
 from kohort.segments import find_replicas, longest
+from kohort.segments.storage import Directory
 from kohort.types import TopicPartition
 from segments.files import Partition, batch, log_of
 
@@ -49,6 +51,28 @@ class TestDataDirectories:
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "orders-0").symlink_to(tmp_path / "elsewhere" / "x")
         assert list(found(tmp_path / "data")) == ["orders-0"]
+
+    def test_a_worker_that_is_deleted_meanwhile_is_left_out(self, tmp_path, monkeypatch):
+        Partition(tmp_path, "orders-0")
+        Partition(tmp_path / "worker1", "orders-1")
+        self._delete_before_listing(monkeypatch, "worker1")
+        assert list(found(tmp_path)) == ["orders-0"]
+
+    def test_a_path_that_is_deleted_meanwhile_is_named(self, tmp_path, monkeypatch):
+        Partition(tmp_path / "data", "orders-0")
+        self._delete_before_listing(monkeypatch, "data")
+        with pytest.raises(KohortError, match="data was deleted while it was read"):
+            found(tmp_path / "data")
+
+    def _delete_before_listing(self, monkeypatch, name):
+        listed = Directory.entries
+
+        def entries(directory):
+            if directory.name == name:
+                shutil.rmtree(directory.path)
+            return listed(directory)
+
+        monkeypatch.setattr(Directory, "entries", entries)
 
     def test_workers_of_kohort_have_directories_of_their_own(self, tmp_path):
         Partition(tmp_path, "orders-0")

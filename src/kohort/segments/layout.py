@@ -7,9 +7,10 @@ have those of its workers below them: `worker1`, `worker2` and so on.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
-from kohort.errors import ConfigError
+from kohort.errors import ConfigError, KohortError
 from kohort.segments.replica import Replica
 from kohort.segments.segment import SEGMENT
 from kohort.segments.storage import Directory, Entry, locate
@@ -57,7 +58,10 @@ def longest(replicas: Iterable[Replica]) -> Replica:
 
 def _below(directory: Directory) -> Iterator[Replica]:
     """The partitions of a directory, which is a partition's or a data directory."""
-    entries = directory.entries()
+    try:
+        entries = directory.entries()
+    except FileNotFoundError:
+        raise KohortError(f"{directory} was deleted while it was read") from None
     if any(SEGMENT.fullmatch(entry.name) and not entry.is_directory for entry in entries):
         yield Replica(directory, _named(directory))
         return
@@ -65,7 +69,8 @@ def _below(directory: Directory) -> Iterator[Replica]:
     for entry in entries:
         if entry.is_directory and _WORKER.fullmatch(entry.name):
             worker = directory.child(entry.name)
-            replicas += _of_data_directory(worker, worker.entries())
+            with suppress(FileNotFoundError):  # it was deleted meanwhile
+                replicas += _of_data_directory(worker, worker.entries())
     if not replicas and (tp := _partition(directory.name)) is not None:
         replicas = [Replica(directory, tp)]
     if not replicas:

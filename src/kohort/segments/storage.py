@@ -53,7 +53,10 @@ class Directory:
         return Directory(self.uri, f"{self.path}/{name}")
 
     def entries(self) -> list[Entry]:
-        """Its files and directories, by name. Raises KohortError."""
+        """Its files and directories, by name.
+
+        Raises FileNotFoundError if it does not exist any more; KohortError.
+        """
         with _readable(str(self)):
             found = self._system.get_file_info(fs.FileSelector(self.path))
         return sorted(
