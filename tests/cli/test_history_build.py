@@ -1,5 +1,6 @@
 """What `kohort history build` refuses before Spark starts."""
 
+import socket
 import sys
 
 import pytest
@@ -16,6 +17,10 @@ from kohort.history.group_fold import GroupOptions
         (["broker:9092"], "--out"),
         (["broker:9092", "--out", "OUT", "--keep", "90"], "--keep 90: is not an age as 90d"),
         (["broker:9092", "--out", "OUT", "--keep", "0d"], "--keep 0d: is not an age"),
+        (["broker:9092", "--out", "OUT", "--keep", "0"], "--keep 0: is not an age"),
+        (["broker:9092", "--out", "OUT", "--keep=-5d"], "--keep -5d: is not an age"),
+        (["broker:9092", "--out", "OUT", "--keep", "1.5d"], "--keep 1.5d: is not an age"),
+        (["broker:9092", "--out", "OUT", "--keep", f"{9:05000}d"], "is not an age"),
         (["broker:9092", "--out", "OUT", "--every", "1 second"], "interval of --follow"),
         (["broker:9092", "-b", "other:9092", "--out", "OUT"], "choose one"),
         (["LOG", "--out", "OUT", "--follow"], "files cannot be followed, only brokers"),
@@ -46,6 +51,30 @@ def test_a_wrong_option_is_named(capsys, tmp_path, arguments, text):
     assert (code, text in (errors := capsys.readouterr().err)) == (2, True), errors
 
 
+def test_without_a_broker_the_build_ends_at_once(capsys, tmp_path):
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code = run(["history", "build", address, "--out", str(tmp_path / "out")])
+    errors = capsys.readouterr().err
+    assert (code, errors.count("\n")) == (1, 1)
+    assert errors.startswith(f"kohort: no server listens at {address}: start one by")
+
+
+def test_a_silent_broker_is_awaited_up_to_the_timeout(capsys, monkeypatch, tmp_path):
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    monkeypatch.setattr("kohort.cli.broker_check.SILENT_S", 0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        words = [address, "--out", str(tmp_path / "out"), "--timeout", "300"]
+        code = run(["history", "build", *words])
+    errors = capsys.readouterr().err
+    assert code == 1
+    assert f"kohort: waiting for a broker at {address}, for 0.3 s at most\n" in errors
+    assert "within 0.3 s" in errors.splitlines()[-1]
+
+
 def test_without_pyspark_the_extra_is_named(capsys, monkeypatch, tmp_path):
     for name in list(sys.modules):
         if name.partition(".")[0] == "pyspark" or name.startswith("kohort.spark"):
@@ -58,7 +87,8 @@ def test_without_pyspark_the_extra_is_named(capsys, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "hours"), [(None, None), ("12h", 12), ("90d", 90 * 24), ("1w", 168)]
+    ("text", "hours"),
+    [(None, None), ("12h", 12), ("90d", 90 * 24), ("1w", 168), ("99999999d", 99_999_999 * 24)],
 )
 def test_ages_are_hours_days_and_weeks(text, hours):
     assert keep(text) == (None if hours is None else hours * 3_600_000)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from kohort.cli.broker_check import await_broker
 from kohort.cli.client_options import add_client_arguments
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from kohort.spark.history.building import BuildResult
 
-_KEEP: Final = re.compile(r"(\d+)([dhw])")
+_KEEP: Final = re.compile(r"([0-9]{1,9})([dhw])")
 _UNITS_MS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DEFAULT_EVERY: Final = "60 seconds"
 
@@ -95,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
         # Spark's start takes seconds: a directory of something else is refused before.
         with opened_for_writing(open_files(options.out), now_ms()):
             pass
+        if not isinstance(source, str) and (code := await_broker(options)):
+            return code
         with running_spark("kohort history", options.master, settings) as (spark, received):
             return _build(spark, source, options, configs, keep_ms, received)
     except RefusedError:
@@ -117,7 +120,7 @@ def keep(text: str | None) -> int | None:
     if text is None:
         return None
     if (found := _KEEP.fullmatch(text)) is None or not int(found[1]):
-        raise RefusedError(f"--keep {text}: is not an age as 90d, 12h or 8w")
+        raise RefusedError(f"--keep {text}: is not an age as 90d, 12h or 8w, of 1 hour at least")
     return int(found[1]) * _UNITS_MS[found[2]]
 
 
