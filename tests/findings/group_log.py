@@ -3,10 +3,10 @@
 Times are seconds since START.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -43,7 +43,8 @@ from kohort.findings.search import find
 from kohort.findings.thresholds import Thresholds
 from kohort.history.fold import fold
 from kohort.history.group_fold import GroupOptions
-from kohort.history.schema import COMMITTED, LAG, TABLES
+from kohort.history.lag import lag_table
+from kohort.history.schema import COMMITTED, LAG, SAMPLES, TABLES
 from kohort.history.state import State
 from kohort.protocol.subscription import (
     Assignment,
@@ -351,13 +352,41 @@ class History:
         self.earlier = COMMITTED.empty_table()
         self.minutes = tables["minutes"].sort_by("minute")
         self.lag = LAG.empty_table() if lag is None else lag
-        self.samples = pa.table({}) if samples is None else samples
+        self.samples = SAMPLES.empty_table() if samples is None else samples
         self.coverage = state.coverage_row().to_pylist()
         self.options = state.options
 
 
 def _listed(tables: Mapping[str, pa.Table], table: str, begins: str) -> list[dict[str, Any]]:
     return sorted(tables[table].to_pylist(), key=lambda row: row[begins])
+
+
+Ends: TypeAlias = Callable[[TopicPartition, float], tuple[int, int]]
+"""Start and end offset of a partition at a time."""
+
+
+def sampled(log: GroupLog, ends: Ends, *, since: float, step: float = 30) -> pa.Table:
+    """Samples of all partitions up to now."""
+    rows = []
+    time = since
+    while time <= log.now:
+        for topic, count in log.topics.items():
+            for number in range(count):
+                start, end = ends(TopicPartition(topic, number), time)
+                rows.append({
+                    "topic": topic, "partition": number, "time": at(time), "start": start,
+                    "end": end, "topic_id": str(topic_id(topic)), "method": "sampled",
+                })  # fmt: skip
+        time += step
+    return pa.Table.from_pylist(rows, SAMPLES)
+
+
+def with_lag(
+    log: GroupLog, ends: Ends, *, since: float = 0, step: float = 30
+) -> dict[str, pa.Table]:
+    """Options of `findings` for a history with samples."""
+    samples = sampled(log, ends, since=since, step=step)
+    return {"samples": samples, "lag": lag_table(log.history().commits, samples)}
 
 
 def findings(log: GroupLog, thresholds: Thresholds | None = None, **options: Any) -> list[Finding]:

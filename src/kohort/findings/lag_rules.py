@@ -11,9 +11,8 @@ from kohort.findings.facts import Facts, Row, at_row, micros, time_of
 from kohort.findings.finding import Finding, Position
 from kohort.findings.lag_series import MS_US, UNKNOWN, Array, LagSeries, runs
 from kohort.findings.wording import count, partitions, span
+from kohort.history.status import REPEATS
 
-REPEATS: Final = 9
-"""Of ten commits, nine repeat the first."""
 _GRID_AGE_US: Final = 6 * 3_600_000_000
 """Rows of a grid are further apart."""
 
@@ -94,12 +93,22 @@ def _zombies(facts: Facts) -> list[tuple[Row, list[tuple[str, int]]]]:
     for member in facts.present:
         keys = _growing(facts, member)
         series = [facts.lags[key] for key in keys]
-        if any(not bool(_is_stopped(facts, each)[-1]) for each in series):
+        if _commits_now(facts, member):
             active.add(member["member_id"])
         elif keys and all(_ends_in_run(_is_stopped(facts, each), least) for each in series):
             suspects.append((member, keys))
     has_committed = [each for each in suspects if _commits_of(facts, each[0])]
     return has_committed if active else []
+
+
+def _commits_now(facts: Facts, member: Row) -> bool:
+    """Whether a present member has committed one of its partitions just now."""
+    limit_us = facts.thresholds.stop_s * 1_000_000
+    owned = (facts.lags.get(key) for key in _owned_since(facts, member))
+    return any(
+        series is not None and _is_recent(facts, series) and series.silence_us()[-1] <= limit_us
+        for series in owned
+    )
 
 
 def _ends_in_run(mask: Array, least: int) -> bool:

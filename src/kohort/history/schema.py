@@ -385,6 +385,22 @@ STATUS: Final = pa.schema([
 ])  # fmt: skip
 """The status of a partition of a group at a moment, and the lag by which it was judged."""
 
+FINDINGS: Final = pa.schema([
+    pa.field("group", pa.string()),
+    pa.field("id", pa.string()),  # of the rule
+    pa.field("subject", pa.string()),  # a client, topic or partition; "": the group
+    pa.field("since", TIME),
+    pa.field("until", TIME),
+    pa.field("found", TIME),  # end of the log then; the row that was found last counts
+    pa.field("severity", pa.string()),  # info | warning | error
+    pa.field("text", pa.string()),
+    pa.field("evidence", pa.list_(pa.struct([
+        pa.field("log_partition", pa.int32()),
+        pa.field("log_offset", pa.int64()),
+    ]))),
+])  # fmt: skip
+"""What `kohort.findings` found in the groups that a build or a micro-batch changed."""
+
 TABLES: Final = {
     "commits": COMMITS,
     "groups": GROUPS,
@@ -397,5 +413,5 @@ TABLES: Final = {
 """The tables that the fold writes. `offsets` is `commits` by fewer columns; `coverage` is from the
 state."""
 
-STORED_TABLES: Final = {**TABLES, "samples": SAMPLES}
+STORED_TABLES: Final = {**TABLES, "samples": SAMPLES, "findings": FINDINGS}
 """The tables that have files in a history's directory."""

@@ -36,6 +36,8 @@ from kohort.history_files.stored_rows import NO_CUT, Filter, StoredRows
 
 SAMPLED: Final = "samples"
 """Table of samples."""
+LAG_ROWS: Final = 400
+"""A partition with samples has about so many rows of lag in a day."""
 PART_ROWS: Final = 500_000
 """Rows that are read at once: some 300 MB."""
 DICT_WEIGHT: Final = 8
@@ -189,11 +191,12 @@ class _Reader:
             parts = self._stored.parts(table, filters, _KEY, since=self._since, until=until)
             for rows in parts:
                 _add_sizes(sizes, rows, weight)
+        lag_rows = 1 if _last_sample(self._snapshot) is None else LAG_ROWS
         for number in sorted(self._snapshot.log_partitions):
             if (state := self._state(number)) is not None:
-                for rows in _rows_of_state(state):
+                for rows, weight in _rows_of_state(state, lag_rows):
                     of_chosen = rows if chosen is None else rows.filter(_is_in(rows, chosen))
-                    _add_sizes(sizes, of_chosen, 1)
+                    _add_sizes(sizes, of_chosen, weight)
                 self._reach(_last_time(state))
         self._reach(_last_sample(self._snapshot))
         return sizes
@@ -219,7 +222,7 @@ class _Reader:
     def _lags(self, part: _Part, readers: Sequence[LogPartitionRows]) -> _Lags:
         commits = pa.concat_tables([each.commits.rows for each in readers])
         earlier = pa.concat_tables([each.earlier.rows for each in readers])
-        topics = names_in(commits["topic"], earlier["topic"]).to_pylist()
+        topics = _topics(commits, earlier, (row for each in readers for row in each.owned()))
         samples = samples_of(self._files, self._snapshot, topics, self._since, self._until)
         lag = lags_of(commits, earlier, samples, self._since)
         return _Lags(
@@ -263,7 +266,8 @@ class _Reader:
     ) -> GroupHistory:
         commits = pa.concat_tables([each.commits.of(group) for each in readers])
         earlier = pa.concat_tables([each.earlier.of(group) for each in readers])
-        topics = names_in(commits["topic"], earlier["topic"]).to_pylist()
+        assignments = _listed(readers, "assignments", group)
+        topics = _topics(commits, earlier, assignments)
         return GroupHistory(
             group=group,
             log_partitions=tuple(each.log_partition for each in readers),
@@ -272,7 +276,7 @@ class _Reader:
             generations=_listed(readers, "generations", group),
             rebalances=_listed(readers, "rebalances", group),
             members=_listed(readers, "members", group),
-            assignments=_listed(readers, "assignments", group),
+            assignments=assignments,
             commits=commits,
             earlier=earlier,
             open_commits=pa.concat_tables([each.open_commits.of(group) for each in readers]),
@@ -285,15 +289,22 @@ class _Reader:
         )
 
 
+def _topics(commits: pa.Table, earlier: pa.Table, assignments: Iterable[Row]) -> list[str]:
+    """Topics of which a partition was committed or owned."""
+    committed = names_in(commits["topic"], earlier["topic"]).to_pylist()
+    return sorted({*committed, *(row["topic"] for row in assignments)})
+
+
 def _listed(readers: Iterable[LogPartitionRows], table: str, group: str) -> list[Row]:
     return [row for each in readers for row in each.rows[table].get(group, ())]
 
 
-def _rows_of_state(state: State) -> Iterator[pa.Table]:
-    """The rows that have not ended, and commits in force, by group."""
-    for batch in (*state.open_rows().values(), state.committed()):
+def _rows_of_state(state: State, lag_rows: int) -> Iterator[tuple[pa.Table, int]]:
+    """The rows that have not ended, and commits in force, by group; and what a row weighs."""
+    batches = [(batch, 1) for batch in state.open_rows().values()]
+    for batch, weight in (*batches, (state.committed(), lag_rows)):
         rows = pa.Table.from_batches([batch]).select(_KEY)
-        yield rows.filter(pc.is_valid(rows["group"]))
+        yield rows.filter(pc.is_valid(rows["group"])), weight
 
 
 def _is_in(rows: pa.Table, groups: pa.Array) -> pa.ChunkedArray:

@@ -6,7 +6,7 @@ partition tells what was in force before it. A partition without any has its com
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +30,7 @@ COMMIT_COLUMNS: Final = tuple(
 )
 _NEEDED: Final = (
     "log_partition", "log_offset", "time", "txn", "in_force", "group", "topic", "partition",
-    "committed", "in_force_time", "previous", "previous_time", "kind", "certainty",
+    "topic_id", "committed", "in_force_time", "previous", "previous_time", "kind", "certainty",
 )  # fmt: skip
 """Columns of commits that are read in any case."""
 _ENDS: Final[Mapping[str, str]] = {
@@ -106,6 +106,10 @@ class LogPartitionRows:
         self.earlier = self._by_group(self._earlier(counted, state), "topic", "partition")
         is_seen = pc.less(counted["in_force"], self._period.cut)
         self.commits = self._by_group(counted.filter(is_seen), "in_force", "log_offset")
+
+    def owned(self) -> Iterator[Row]:
+        """The assignments of all groups."""
+        return (row for rows in self.rows["assignments"].values() for row in rows)
 
     def _by_group(self, table: pa.Table, *order: str) -> RowsByGroup:
         return RowsByGroup(table, self._groups, order)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from kohort.history.schema import TABLES
+from kohort.history.schema import STORED_TABLES
 from kohort.history_files.file_system import Files
 from kohort.history_files.snapshot import Snapshot, StoredFile
 from kohort.history_files.table_files import parquet_errors
@@ -50,8 +50,8 @@ class StoredRows:
         Raises KohortError for a damaged file.
         """
         parts = self.parts(table, filters, columns, since=since, until=until)
-        names = TABLES[table].names if columns is None else columns
-        schema = pa.schema([TABLES[table].field(name) for name in names])
+        names = STORED_TABLES[table].names if columns is None else columns
+        schema = pa.schema([STORED_TABLES[table].field(name) for name in names])
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def parts(
@@ -64,8 +64,8 @@ class StoredRows:
         until: datetime | None = None,
     ) -> Iterator[pa.Table]:
         """The same, file by file."""
-        names = list(TABLES[table].names if columns is None else columns)
-        schema = pa.schema([TABLES[table].field(name) for name in names])
+        names = list(STORED_TABLES[table].names if columns is None else columns)
+        schema = pa.schema([STORED_TABLES[table].field(name) for name in names])
         number = next((value for name, by, value in filters if (name, by) == _ONE), None)
         for file in self._files_of(table, since, until):
             if number is not None and not self._may_have(file, number):

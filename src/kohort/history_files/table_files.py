@@ -35,6 +35,7 @@ TIMES: Final[Mapping[str, tuple[str, str]]] = {
     "assignments": ("from", "to"),
     "minutes": ("minute", "minute"),
     "samples": ("time", "time"),
+    "findings": ("since", "until"),
 }
 """Table → the columns with the first and the last time of a row; the last one may be null."""
 

@@ -18,6 +18,7 @@ from kohort.history_files.folding import LogRange, TaskResult
 from kohort.history_files.merging import merge, remove_older
 from kohort.history_files.samples import add_samples
 from kohort.history_files.snapshot import Snapshot
+from kohort.spark.history.finding import FindingSearch
 from kohort.spark.history.folding import run_on_frame, run_tasks, task_limit
 from kohort.spark.history.sampling import EndsOfBroker, TopicsToSample, log_failure, take
 from kohort.spark.history.sources import BrokerLog, Log, Offsets, Source, log_of
@@ -76,9 +77,11 @@ def build(
     files = open_files(out)
     with opened_for_writing(files, now_ms()) as history:
         work = _work(spark, source, files.location, options)
+        search = FindingSearch(history, now_ms)
         result = _build(spark, history, work, progress or _ignore, is_stopped)
         if samples and work.ends is not None:
             _sample(work.ends, history, is_stopped)
+        search.after_batch(at_once=True)
         maintain(history, keep_ms)
         return replace(result, snapshot=history.current)
 

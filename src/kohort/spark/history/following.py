@@ -24,6 +24,7 @@ from kohort.spark.history.building import (
     now_ms,
     validate_cluster,
 )
+from kohort.spark.history.finding import FindingSearch
 from kohort.spark.history.sampling import Sampler, TopicsToSample, log_failure, take
 from kohort.spark.history.sources import BOOTSTRAP, BrokerLog, Offsets, broker_options, is_path
 from kohort.spark.history.tables import hadoop_path
@@ -113,6 +114,7 @@ class _Stream:
         self._keep_ms = keep_ms
         self._on_batch = on_batch
         self._sampler = sampler
+        self._search = FindingSearch(history, now_ms)
         self._in_batch = threading.Lock()
         self._is_ending = False
         self._failure: str | None = None
@@ -198,7 +200,9 @@ class _Stream:
             return
         fold_batch(self._spark, self._history, batch, self._work.runner(batch), self._offsets)
         self._store_samples()
+        self._search.after_batch()
         maintain(self._history, self._keep_ms)
+        self._search.end_batch()
         self._batches += 1
         if self._batches % LEFTOVERS_EVERY == 0:
             self._history.remove_leftovers(now_ms())

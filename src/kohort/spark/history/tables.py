@@ -123,6 +123,19 @@ class HistoryTables:
         return status_of_history(self._spark, self._location, self._snapshot, moment, limits)
 
     @property
+    def findings(self) -> "DataFrame":
+        """Faults of groups that builds found, each as it was found last."""
+        from pyspark.sql import Window
+        from pyspark.sql.functions import col, lit, row_number
+
+        rows = self._stored("findings")
+        if self._moment is not None:
+            rows = rows.where(col("found") <= lit(self._moment))
+        latest = Window.partitionBy("group", "id", "subject", "since").orderBy(col("found").desc())
+        ranked = rows.withColumn("_rank", row_number().over(latest))
+        return ranked.where("_rank = 1").drop("_rank")
+
+    @property
     def coverage(self) -> "DataFrame":
         """What the tables know of each log partition."""
         coverage = self._of_states("coverage", to_spark(COVERAGE))
