@@ -287,7 +287,7 @@ def report(history: Path, *arguments: str) -> Done:
     page = history.parent / "report.html"
     command = [sys.executable, "-m", "kohort", "history", "report", str(history), *arguments]
     began = time.monotonic()
-    process = subprocess.Popen([*command, "--out", str(page)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "--out", str(page)])
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

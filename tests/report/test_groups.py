@@ -179,6 +179,25 @@ def test_a_group_of_one_record_has_a_page():
     assert "the group was created" in text
 
 
+def test_the_time_after_the_end_of_a_group_is_said_and_not_drawn():
+    ended = history(
+        members=[member("a", 0, 5)], assignments=[assignment(0, "a", 0, 5)], minutes=[minute(2)]
+    )
+    found = view(ended)
+    assert found.period == "2026-01-31 12:00:00 to 12:05:30 UTC"
+    assert (
+        "Nothing happened later, up to the end of the history at 2026-01-31 13:00:00 UTC"
+        in " ".join(found.certainty)
+    )
+    going_on = history(members=[member("a")], assignments=[assignment(0, "a")])
+    assert view(going_on).period == "2026-01-31 12:00:00 to 13:00:00 UTC"
+
+
+def test_a_lag_after_the_end_of_a_group_is_drawn():
+    found = view(history(members=[member("a", 0, 5)], lags=[lag(0, 5), lag(59, 900)]))
+    assert found.period.endswith("13:00:00 UTC")
+
+
 def test_every_chart_has_a_table_with_its_content():
     found = view(busy())
     assert {table.caption for table in found.tables.values()} == {

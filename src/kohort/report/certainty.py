@@ -103,6 +103,10 @@ def sentences(history: GroupHistory, span: Span, unknown: Sequence[Unknown]) -> 
     if not found:
         sure = "Commits, members and owners are complete: what is not shown did not happen."
         found = [sure] if history.is_complete else ["Records of this time may be missing."]
+    if history.end is not None and (end := milliseconds(history.end)) > span.until:
+        found.append(
+            f"Nothing happened later, up to the end of the history at {clock(end, span.length)}."
+        )
     incomplete = sum(not row["complete"] for row in history.rebalances)
     if incomplete:
         total = counted(len(history.rebalances), "rebalance")

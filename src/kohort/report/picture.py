@@ -178,7 +178,7 @@ def _legend(layout: _Layout, members: Iterable[tuple[int, str]]) -> None:
     x = 0.0
     layout.y += 14
     for style, name in members:
-        width = len(name) * _CHARACTER * 0.94 + 40
+        width = len(name) * _CHARACTER + 48
         if x and x + width > WIDTH - 2 * MARGIN:
             x, layout.y = 0.0, layout.y + 18
         layout.boxes.append(Box(f"m{style} swatch", MARGIN + x, layout.y - 10, 16, 11))

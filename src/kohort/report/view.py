@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.findings.finding import Finding
@@ -31,6 +32,8 @@ from kohort.report.spans import SECOND, Span, clock_range, duration, millisecond
 from kohort.report.tables import Table, lag_of, members_table, owners_table, values_table
 
 _FEWEST_POINTS: Final = 60
+_IDLE_SHARE: Final = 10
+"""What is shown after the end of a group, as a part of its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,17 @@ class Figures:
 def span_of(history: GroupHistory, since: int | None, until: int | None) -> Span:
     """The time that is shown: from the first record of the group to the end of the log.
 
-    A time before or after all records is not shown, as nothing is known of it.
+    A time before or after all records is not shown, as nothing is known of it. Nor is the time
+    after the end of a group without members and lag: it would take the width from what it did.
     """
     times = _times(history)
     ends = [row["last_time"] for row in history.coverage] if until is not None else [history.end]
     latest = max([*times, *(milliseconds(end) for end in ends if end is not None)], default=0)
     end = latest if until is None else min(until, latest)
     begin = min(times, default=end - SECOND) if since is None else since
+    if times and until is None and all(row["to"] is not None for row in history.members):
+        last = max(times)
+        end = min(end, last + max((last - begin) // _IDLE_SHARE, SECOND))
     return Span(begin, max(end, begin + SECOND))
 
 
@@ -97,12 +104,24 @@ def _times(history: GroupHistory) -> list[int]:
     rows = chain(
         (row["time"] for row in chain(history.generations, history.rebalances)),
         (row["from"] for row in chain(history.members, history.assignments)),
+        (row["to"] for row in chain(history.members, history.assignments)),
     )
     found = [milliseconds(time) for time in rows if time is not None]
-    for table, column in (("commits", "in_force_time"), ("minutes", "minute"), ("lag", "time")):
+    for table, column in (("commits", "in_force_time"), ("minutes", "minute")):
         ends = pc.min_max(getattr(history, table)[column].cast("int64")).as_py()
         found += [end // 1_000 for end in ends.values() if end is not None]
-    return found
+    return found + _lag_times(history.lag)
+
+
+def _lag_times(lag: pa.Table) -> list[int]:
+    """The times of the first lag, of the last one, and of the row by which it was gone."""
+    times = lag["time"].cast(pa.int64()).to_numpy() // 1_000
+    behind = times[pc.fill_null(pc.greater(lag["lag"], 0), False).to_numpy()]
+    if not len(behind):
+        return []
+    gone = times[times > behind.max()]
+    ends = [behind.min(), behind.max(), *([gone.min()] if len(gone) else [])]
+    return [int(time) for time in ends]
 
 
 def figures(history: GroupHistory, lag: LagSeries | None) -> Figures:
