@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from history.built import build
+from history.built import build, build_parts
 from history.folded import ends_of, folded, whole
 from history.group_log_builder import classic
 from history.offset_logs import START_MS
 from history.recorded import load
+from history.test_gaps import BEHIND, COMPLETE, commit
 from kohort.cli.app import run
 from kohort.coordinator.records import (
     OffsetCommitKey,
@@ -182,6 +183,41 @@ def test_a_damaged_file_is_named(capsys, out, recording, tmp_path, pattern, dama
 def test_a_history_that_began_after_compaction_is_incomplete(capsys, compacted, recording):
     codes = {shown(capsys, compacted, group)[0] for group in groups(recording)}
     assert codes <= {0, 1, 3}
+
+
+def partitions(capsys, out, group, *options):
+    """Code, certainty of all, and (committed, certainty) of each partition."""
+    code, printed = shown(capsys, out, group, "--output", "json", *options)
+    found = json.loads(printed.out)
+    rows = [(row["committed"], row["certainty"]) for row in found["partitions"]]
+    return code, found["certainty"], rows
+
+
+def test_offsets_behind_a_later_gap_are_unknown_up_to_the_next_record(capsys, tmp_path):
+    build_parts([COMPLETE, BEHIND[:2]], tmp_path / "idle")
+    build_parts([COMPLETE, BEHIND], tmp_path / "back")
+    idle, back = tmp_path / "idle", tmp_path / "back"
+    assert partitions(capsys, idle, "busy") == (0, "exact", [(51, "exact")])
+    assert partitions(capsys, idle, "idle") == (3, "unknown", [(None, "unknown")])
+    assert partitions(capsys, back, "idle") == (0, "exact", [(8, "exact")])
+    at = ("--at", "1970-01-01T00:01:41Z")
+    assert partitions(capsys, back, "idle", *at) == (3, "unknown", [(None, "unknown")])
+    at = ("--at", "1970-01-01T00:00:03Z")
+    assert partitions(capsys, back, "busy", *at)[2] == [(None, "unknown")]
+    _, printed = shown(capsys, idle, "idle")
+    assert "CERTAINTY" in printed.out
+    assert "incomplete: 1 of the committed offsets are unknown" in printed.err
+
+
+def test_behind_data_loss_a_group_may_have_had_offsets_before_its_first_commit(capsys, tmp_path):
+    log = [COMPLETE, [*BEHIND[:2], commit(102, "busy", 52), commit(103, "new", 1)]]
+    for name, log_start, expected in (
+        ("compacted", 0, (0, "exact", [])),
+        ("lost", 100, (3, "unknown", [(None, "unknown")])),
+    ):
+        build_parts(log, tmp_path / name, log_start)
+        at = ("--at", "1970-01-01T00:01:42Z")
+        assert partitions(capsys, tmp_path / name, "new", *at) == expected
 
 
 # --- logs that no coordinator wrote

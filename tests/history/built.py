@@ -1,17 +1,18 @@
 """Histories of logs on disk, built without Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from history.folded import OPTIONS
+from history.offset_logs import LOG_PARTITION, Record, batch_of
 from history.recorded import Recording
-from kohort.history_files.building import add_batch, planned, steps
+from kohort.history_files.building import Tasks, add_batch, planned, steps
 from kohort.history_files.directory import opened_for_writing
 from kohort.history_files.file_system import LocalFiles
-from kohort.history_files.folding import fold_ranges
+from kohort.history_files.folding import LogRange, Reader, TaskResult, fold_ranges
 
 
 def build(recording: Recording, directory: Path, log: str = "whole", limit: int = 700) -> None:
@@ -50,3 +51,24 @@ def build_logs(
 
 def _end(records: pa.Table) -> int:
     return 0 if not records.num_rows else pc.max(records["offset"]).as_py() + 1
+
+
+def build_parts(parts: Sequence[Sequence[Record]], directory: Path, log_start: int = 0) -> None:
+    """Build the history of one log partition, a build for each part of its records.
+
+    `log_start`: first offset that the log has at the last build.
+    """
+    files = LocalFiles(directory)
+    for number, records in enumerate(parts, 1):
+        start = log_start if number == len(parts) else 0
+        ends = {LOG_PARTITION: records[-1]["offset"] + 1}
+
+        def read(_: LogRange, records: Sequence[Record] = records) -> list[pa.RecordBatch]:
+            return [batch_of(list(records))]
+
+        def fold(tasks: Tasks, read: Reader = read) -> list[TaskResult]:
+            return [fold_ranges(files, ranges, read) for ranges in tasks]
+
+        with opened_for_writing(files, 0) as history:
+            ranges = planned(history.current, {LOG_PARTITION: start}, ends, after_pause=True)
+            add_batch(history, ranges, fold, tasks=1, now_ms=0)

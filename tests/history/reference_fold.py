@@ -29,6 +29,8 @@ class Reference:
     """Tables and state of one log partition."""
 
     log_partition: int
+    log_start: int | None = 0
+    """First offset that the log has; None: unknown, as of an archive."""
     commits: list[Row] = field(default_factory=list)
     minutes: list[Row] = field(default_factory=list)
     slots: dict[Key, Slot] = field(default_factory=dict)
@@ -39,7 +41,8 @@ class Reference:
     end: int = 0
     log_time: int | None = None
     gaps: list[list[int | None]] = field(default_factory=list)
-    """Hole, from where on complete again, whether it is a later one."""
+    """Hole, from where on complete again, whether it is a later one, and data loss."""
+    first: int | None = None
     holes: int = 0
     last_hole: int = 0
     complete_from: int | None = None
@@ -52,15 +55,26 @@ class Reference:
             self.record(record)
         return self
 
+    def known_gaps(self) -> list[list[int | None]]:
+        """With the one that no record follows."""
+        is_cut = self.log_start is not None and self.log_start > self.end
+        end: list[int | None] = [self.end, None, self.first is not None, True]
+        return [*self.gaps, *([end] if is_cut else [])]
+
     def record(self, record: Row) -> None:
         offset, time, key = record["offset"], record["timestamp"], record["key"]
         if offset != self.end:
             self.holes += 1
             self.last_hole = offset
-            if not self.gaps or self.complete_from is not None:
-                self.gaps.append([offset, None, self.complete_from is not None])
+            is_loss = self.log_start is None or self.end < self.log_start
+            if not self.gaps or self.complete_from is not None or is_loss:
+                is_later = self.complete_from is not None or (is_loss and self.first is not None)
+                for gap in self.gaps[-1:]:
+                    gap[1] = offset if gap[1] is None else gap[1]
+                self.gaps.append([offset, None, is_later, is_loss])
                 self.complete_from = self.open_then = None
             self.open_then = None if self.complete_from is None else self.open_then
+        self.first = offset if self.first is None else self.first
         self.end = offset + 1
         if self.log_time is None or time > self.log_time:
             self.log_time = time
@@ -142,6 +156,8 @@ class Reference:
         later = max((gap[0] for gap in self.gaps if gap[2]), default=-1)
         is_superseded = row["log_offset"] < slot.log_offset
         if slot.committed is not None and not is_superseded and slot.log_offset < later:
+            is_exact = False
+        if slot.committed is None and not is_superseded and any(gap[3] for gap in self.gaps):
             is_exact = False
         row |= {"certainty": "exact" if is_exact else "unknown"}
         if is_superseded:

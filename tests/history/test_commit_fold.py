@@ -55,8 +55,10 @@ class Folded:
         round_trips: bool = False,
         log_partition: int = LOG_PARTITION,
         options: GroupOptions | None = None,
+        log_start: int | None = 0,
     ) -> None:
         self.state = State.new(log_partition, options)
+        self.state.coverage.log_start = log_start
         self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
         for part in parts:
             self.add(part)
@@ -98,16 +100,17 @@ def without_cause(rows: list[Row]) -> list[Row]:
 
 
 @thorough
-@given(logs())
-def test_rows_equal_those_folded_record_by_record(log: list[Record]) -> None:
-    folded, expected = Folded([batch_of(log)]), Reference(LOG_PARTITION).fold(log)
+@given(logs(), st.sampled_from([0, 0, 3, 20, None]))
+def test_rows_equal_those_folded_record_by_record(log: list[Record], log_start: int | None) -> None:
+    folded = Folded([batch_of(log)], log_start=log_start)
+    expected = Reference(LOG_PARTITION, log_start).fold(log)
     commits = expected.commits + [row for some in expected.pending.values() for row in some]
     assert_equal(without_cause(folded.rows("commits")), wide(commits, COMMITS))
     assert_equal(folded.rows("minutes", with_open=False), wide(expected.minutes, MINUTES))
     open_minutes = rows_of([folded.state.open_rows()["minutes"]])
     assert_equal(open_minutes, wide(expected.open_minutes(), MINUTES))
     coverage = folded.coverage()
-    assert [list(gap.values()) for gap in folded.coverage()["gaps"]] == expected.gaps
+    assert [list(gap.values()) for gap in folded.coverage()["gaps"]] == expected.known_gaps()
     for name in ("end", "holes", "complete_from", "errors"):
         assert coverage[name] == getattr(expected, name)
     assert coverage["last_time"] == expected.log_time
@@ -116,13 +119,13 @@ def test_rows_equal_those_folded_record_by_record(log: list[Record]) -> None:
 
 
 @thorough
-@given(logs(), st.data())
+@given(logs(), st.sampled_from([0, 0, 3, 20, None]), st.data())
 def test_rows_and_state_are_the_same_wherever_the_log_is_cut(
-    log: list[Record], data: st.DataObject
+    log: list[Record], log_start: int | None, data: st.DataObject
 ) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(log)), max_size=4))
-    whole = Folded([batch_of(log)])
-    parts = Folded(cut(log, cuts), round_trips=True)
+    whole = Folded([batch_of(log)], log_start=log_start)
+    parts = Folded(cut(log, cuts), round_trips=True, log_start=log_start)
     for name in TABLES:
         for with_open in (True, False):
             assert_equal(

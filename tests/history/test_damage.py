@@ -7,7 +7,7 @@ from history.recorded import load
 from kohort.history.damage import split_damage
 from kohort.history.fold import fold
 from kohort.history.state import State
-from kohort.history_files.moments import is_in_gap
+from kohort.history_files.certainty import is_in_gap
 
 NUMBER = 1
 
@@ -59,7 +59,7 @@ def test_behind_damage_nothing_is_exact(damaged_at):
     assert not any(row["complete"] for row in state.open_rows()["generations"].to_pylist())
     (coverage,) = state.coverage_row().to_pylist()
     assert coverage["complete_from"] is None
-    last = {"hole": damaged_at, "complete_from": None, "is_later": True}
+    last = {"hole": damaged_at, "complete_from": None, "is_later": True, "is_data_loss": True}
     assert last in coverage["gaps"]
     assert is_in_gap(state.coverage.gaps, 2**63 - 1)
 

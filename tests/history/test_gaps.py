@@ -10,9 +10,9 @@ from kohort.coordinator.records import (
     OffsetCommitValue,
     encode,
 )
-from kohort.history.coverage import Gap
+from kohort.history.gaps import Gap
 from kohort.history.state import State
-from kohort.history_files.moments import is_in_gap
+from kohort.history_files.certainty import is_in_gap
 
 
 def commit(offset: int, group: str, committed: int | None) -> Record:

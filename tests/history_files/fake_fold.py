@@ -12,12 +12,14 @@ from kohort.history.schema import COMMITS, COVERAGE, GENERATIONS
 
 
 class State:
+    open_commits = 0
+
     def __init__(self, log_partition, next_offset=0, last=None):
         self.log_partition = log_partition
         self.next_offset = next_offset
         self.last = last or {}
         """Topic → last committed offset, and its time."""
-        self.coverage = SimpleNamespace(gaps=[], last_time=None)
+        self.coverage = SimpleNamespace(gaps=[], known_gaps=[], log_start=0, last_time=None)
 
     @classmethod
     def new(cls, log_partition, options=None):

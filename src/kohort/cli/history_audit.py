@@ -73,7 +73,7 @@ def _is_complete(
     until: datetime | None,
 ) -> bool:
     """Whether no record is missing between the two times."""
-    from kohort.history_files.stored_rows import NO_CUT
+    from kohort.history_files.certainty import NO_CUT
 
     removed = reader.snapshot.removed_until_ms
     if removed is not None and (since is None or since.timestamp() * 1000 < removed):

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 LAST: Final = 100
 _TIMELINE: Final = ("TIME", "EVENT", "GENERATION", "#MEMBERS", "CHANGES")
-_PARTITIONS: Final = ("TOPIC", "PARTITION", "COMMITTED", "COMMIT-TIME", "#COMMITS", "OWNER")
+_PARTITIONS: Final = (
+    "TOPIC", "PARTITION", "COMMITTED", "COMMIT-TIME", "#COMMITS", "CERTAINTY", "OWNER",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +73,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace, reader: "GroupReader") -> int:
     from kohort.cli.history_timeline import partitions, timeline
+    from kohort.history_files.certainty import UNKNOWN
 
     events = timeline(reader)
     shown = events[-options.last :]
     offsets = partitions(reader)
-    is_certain = reader.is_certain()
+    unknown = sum(row["certainty"] == UNKNOWN for row in offsets)
+    is_certain = reader.is_certain() and not unknown
     as_json = {
         "group": options.group,
         "log_partition": reader.log_partition,
@@ -88,15 +92,21 @@ def _show(options: argparse.Namespace, reader: "GroupReader") -> int:
         _print_hidden(len(events) - len(shown))
         if offsets:
             print()
-            columns = ("topic", "partition", "committed", "time", "commits", "owner")
+            columns = ("topic", "partition", "committed", "time", "commits", "certainty", "owner")
             rows = [tuple(row[column] for column in columns) for row in offsets]
             show("table", Table(_PARTITIONS, rows), None)
     if is_certain:
         return 0
-    print_message(
-        "incomplete: compaction had removed records before they were collected, so that earlier "
-        "events may be missing"
-    )
+    if not reader.is_certain():
+        print_message(
+            "incomplete: compaction had removed records before they were collected, so that "
+            "earlier events may be missing"
+        )
+    if unknown:
+        print_message(
+            f"incomplete: {unknown:,} of the committed offsets are unknown, because records were "
+            "removed before they were collected"
+        )
     return FOUND
 
 

@@ -6,17 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-
 from kohort.history_files.reading import GroupReader, Row, text_of
 from kohort.report.causes import ENDS, MAX_SHOWN, cause_text, key_of
 
 _NOTABLE: Final = [("kind", "in", ["rewind", "tombstone"])]
-_OF_PARTITIONS: Final = (
-    "topic", "partition", "log_offset", "in_force_time", "committed", "metadata",
-)  # fmt: skip
-"""Columns of commits of which a group may have millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +106,10 @@ def _namer(members: Iterable[Row]) -> Callable[[str], str]:
 
 
 def partitions(reader: GroupReader) -> list[dict[str, Any]]:
-    """The partitions that the group committed: the commit in force, its time, and the owner."""
-    commits = reader.table("commits", [("in_force", "<", reader.cut)], _OF_PARTITIONS)
-    by_partition = commits.group_by(["topic", "partition"])
-    totals = by_partition.aggregate([("log_offset", "max"), ("log_offset", "count")]).to_pylist()
-    counts = {row["log_offset_max"]: row["log_offset_count"] for row in totals}
-    offsets = pa.array(list(counts), pa.int64())
-    last = commits.filter(pc.is_in(commits["log_offset"], value_set=offsets))
+    """The partitions that the group committed: the commit in force, its time, and the owner.
+
+    What is in force is null if it is unknown.
+    """
     owners = {
         (row["topic"], row["partition"]): row
         for row in reader.rows("assignments")
@@ -127,14 +117,17 @@ def partitions(reader: GroupReader) -> list[dict[str, Any]]:
     }
     name = _namer(reader.rows("members"))
     found = []
-    for row in sorted(last.to_pylist(), key=lambda row: (row["topic"], row["partition"])):
-        if row["committed"] is None:
-            continue
-        owner = owners.get((row["topic"], row["partition"]))
+    for offset in reader.offsets_at():
+        owner = owners.get((offset.topic, offset.partition))
+        commit = offset.commit or _NO_COMMIT
         found.append({
-            "topic": row["topic"], "partition": row["partition"], "committed": row["committed"],
-            "time": text_of(row["in_force_time"]), "commits": counts[row["log_offset"]],
+            "topic": offset.topic, "partition": offset.partition, "committed": commit["committed"],
+            "time": text_of(commit["in_force_time"]), "commits": offset.commits,
+            "certainty": offset.certainty,
             "owner": None if owner is None else name(owner["member_id"]),
-            "metadata": row["metadata"],
+            "metadata": commit["metadata"],
         })  # fmt: skip
     return found
+
+
+_NO_COMMIT: Final[Row] = dict.fromkeys(("committed", "in_force_time", "metadata"))

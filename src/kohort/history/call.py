@@ -121,6 +121,7 @@ class Call:
         return LogPosition(
             offset, time // _US, leader_epoch, batch_offset, producer_id, producer_epoch,
             self._state.coverage.exact_since(offset),
+            offset >= self._state.coverage.first_loss,
         )  # fmt: skip
 
     def _batches(self, rows: Array) -> Array:

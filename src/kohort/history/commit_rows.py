@@ -44,6 +44,8 @@ class CommitRows:
         positions = out[fk.OUT_IN_FORCE]
         is_exact = coverage.are_exact(positions)
         is_exact &= coverage.are_last(out[fk.OUT_PREVIOUS_RECORD], positions)
+        # Without a record before, data loss may have taken it.
+        is_exact &= has_previous | (kinds == fk.SUPERSEDED) | (positions < coverage.first_loss)
         certainties = np.where(is_exact, 1, 2)
         columns |= {
             "txn": choice(_transactions(records, counts), _TXNS),

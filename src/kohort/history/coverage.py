@@ -8,18 +8,22 @@ Up to the first hole (an offset that is missing) nothing was removed either.
 A hole behind that begins another gap: the log was compacted, or retention took records, after what
 is before the hole had been read. From the hole on the rule is applied anew.
 
+Compaction leaves the last record of each key, retention does not. So behind a hole of retention a
+key without a record may have had one: `Gap.is_data_loss`.
+
 Damage is another matter. It takes the last records of keys too, and no later record tells which
 keys. So the log is not complete behind it any more.
 """
 
 from bisect import insort
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from kohort.columnar import commit_kernels as ck
 from kohort.columnar import commit_tables as fk
+from kohort.history.gaps import Gap
 from kohort.history.record_table import RecordTable
 
 Array: TypeAlias = Any
@@ -30,20 +34,6 @@ _COLUMNS: Final = (
     "complete_from", "complete_from_time", "errors", "first_time", "last_time",
 )  # fmt: skip
 _TIMES: Final = ("complete_from_time", "first_time", "last_time")
-
-
-class Gap(NamedTuple):
-    """A part of the log in which records are missing that say something about then."""
-
-    hole: int
-    """Offset of the first record behind its first hole; of damage, the first one that is lost."""
-    complete_from: int | None
-    """Offset from which on nothing is missing; None: not yet."""
-    is_later: bool
-    """Whether records before it were read before the others were removed.
-
-    Else they were what compaction had left: a record before it is still the last one of its key.
-    """
 
 
 @dataclass(slots=True)
@@ -80,11 +70,18 @@ class Coverage:
     """Producers of transactions that were open there, and are still."""
     after_pause: bool = False
     """Whether the log may have been compacted since the last record was read."""
+    log_start: int | None = 0
+    """First offset that the log has: retention took those before it. None: it is unknown, as of
+    archives, and any hole may be data loss."""
+    first_loss: int = _NEVER
+    """Offset from which on a key without a record may have had one that retention took."""
 
     @property
     def gaps(self) -> list[Gap]:
         """All gaps, by their beginnings. Those of damage have no end."""
-        damaged = [Gap(offset, None, is_later=True) for offset in self.damaged_from]
+        damaged = [
+            Gap(offset, None, is_later=True, is_data_loss=True) for offset in self.damaged_from
+        ]
         return sorted([*self.compaction_gaps, *damaged], key=lambda gap: gap.hole)
 
     @property
@@ -95,6 +92,14 @@ class Coverage:
         """Damage took the records from this offset on, up to the next one that is read."""
         if offset not in self.damaged_from:
             insort(self.damaged_from, offset)
+
+    @property
+    def known_gaps(self) -> list[Gap]:
+        """All gaps; what retention took of the end of the log is one, too."""
+        if (self.log_start or 0) <= self.end:
+            return self.gaps
+        is_later = self.first is not None
+        return [*self.gaps, Gap(self.end, None, is_later, is_data_loss=True)]
 
     @property
     def seen_since(self) -> int:
@@ -108,6 +113,7 @@ class Coverage:
         expected = np.empty_like(offsets)
         expected[0], expected[1:] = self.end, offsets[:-1] + 1
         holes = np.flatnonzero(offsets != expected)
+        losses = holes[self._are_losses(expected[holes])]
         self.holes += len(holes)
         if self.first is None:
             self.first, self.first_time = int(offsets[0]), int(times[0])
@@ -120,15 +126,23 @@ class Coverage:
             int(each.ends[-1]) - int(each.ends[0]) for each in (table.keys, table.values)
         )
         self._count_batches(rows[fk.BATCH_OFFSET])
-        self._find_gaps(table, holes)
+        self._find_gaps(table, holes, losses)
+
+    def _are_losses(self, starts: Array) -> Array:
+        """Which of the holes that begin there retention made, at least in part."""
+        if self.log_start is None:
+            return np.ones(len(starts), np.bool_)
+        are_before: Array = starts < self.log_start
+        return are_before
 
     def _count_batches(self, batches: Array) -> None:
         changes = int(np.count_nonzero(batches[1:] != batches[:-1]))
         self.batches += changes + int(batches[0] != self.last_batch)
         self.last_batch = int(batches[-1])
 
-    def _find_gaps(self, table: RecordTable, holes: Array) -> None:
-        """`holes`: the records of the call that do not follow the one before."""
+    def _find_gaps(self, table: RecordTable, holes: Array, losses: Array) -> None:
+        """`holes`: the records of the call that do not follow the one before; `losses`: those of
+        data loss."""
         after_pause, self.after_pause = self.after_pause, False
         if not len(holes) and self.complete_from is not None:
             return
@@ -140,12 +154,13 @@ class Coverage:
         self.last_hole = int(since[-1])
         # A record whose key occurred since the last hole; `SEEN` is -1 for others.
         repeated = np.flatnonzero((rows[fk.SEEN] >= since) & (rows[fk.SEEN] >= 0))
-        is_paused = after_pause and len(holes) > 0 and holes[0] == 0
+        is_paused = after_pause and len(holes) > 0 and int(holes[0]) == 0
         at, end = 0, rows.shape[1]
+        unseen = 0  # the holes from here on begin or renew no gap yet
         while at < end:
             opens = self.complete_from is not None or not self.compaction_gaps or is_paused
             waits = self.repeated_from is not None and self.complete_from is None
-            limit = _next(holes, at, end) if opens or waits else end
+            limit = _next(holes if opens or waits else losses, max(at, unseen), end)
             if self.complete_from is None:
                 if waits:
                     found = self._wait_for_ends(rows, at, limit)
@@ -155,17 +170,23 @@ class Coverage:
                     at = found + 1
                     continue
             if limit < end:
-                if opens:
+                is_loss = bool(np.isin(limit, losses))
+                if opens or is_loss:
+                    hole = int(rows[fk.LOG_OFFSET, limit])
                     is_later = self.complete_from is not None or is_paused
-                    self._open_gap(int(rows[fk.LOG_OFFSET, limit]), is_later=is_later)
+                    is_later |= is_loss and hole != self.first
+                    self._open_gap(hole, is_later=is_later, is_data_loss=is_loss)
                 self.repeated_from, is_paused = None, False
                 self.open_then.clear()
+                unseen = limit + 1
             at = limit
         self.seen = {key: offset for key, offset in self.seen.items() if offset >= self.last_hole}
 
-    def _open_gap(self, hole: int, *, is_later: bool) -> None:
+    def _open_gap(self, hole: int, *, is_later: bool, is_data_loss: bool) -> None:
         self._end_gap(hole)
-        self.compaction_gaps.append(Gap(hole, None, is_later))
+        self.compaction_gaps.append(Gap(hole, None, is_later, is_data_loss))
+        if is_data_loss:
+            self.first_loss = min(self.first_loss, hole)
         self.complete_from = self.complete_from_time = None
 
     def _close_gap(self, offset: int, time: int) -> None:
@@ -210,13 +231,14 @@ class Coverage:
 
     def are_exact(self, offsets: Array) -> Array:
         """Whether nothing that matters is missing before these log offsets."""
-        exact = np.ones(np.shape(offsets), np.bool_)
-        for gap in self.compaction_gaps:
-            complete = _NEVER if gap.complete_from is None else gap.complete_from
-            exact &= (offsets < gap.hole) | (offsets >= complete)
-        if self.damaged_from:
-            exact &= offsets < self.damaged_from[0]
-        return exact
+        gaps = self.compaction_gaps
+        holes = np.array([-1, *(gap.hole for gap in gaps)])
+        ends = (_NEVER if gap.complete_from is None else gap.complete_from for gap in gaps)
+        # These gaps ascend: the last one that begins before an offset decides.
+        exact: Array = (
+            offsets >= np.array([-1, *ends])[np.searchsorted(holes, offsets, "right") - 1]
+        )
+        return exact & (offsets < self.damaged_from[0]) if self.damaged_from else exact
 
     def are_last(self, records: Array, offsets: Array) -> Array:
         """Whether the records at `records` can be the last ones of their keys before `offsets`.
@@ -246,7 +268,7 @@ class Coverage:
 
     def row(self) -> dict[str, Any]:
         """Of the table `coverage`, without what the state adds."""
-        gaps = [gap._asdict() for gap in self.gaps]
+        gaps = [gap._asdict() for gap in self.known_gaps]
         row = {name: getattr(self, name) for name in _COLUMNS}
         row |= {name: None for name in _TIMES if (row[name] or 0) < 0}
         if self.damaged_from:

@@ -237,7 +237,8 @@ class GroupFold:
         state = self._groups.get(write.group)
         modern: ModernWrite | None = None
         ended: LogPosition | None = None
-        for record, at, life in write.replayed():
+        may_lack_records = state is None and write.follows_data_loss
+        for record, at, life in write.replayed(is_exact=not may_lack_records):
             if not record.is_decoded:
                 if state is not None and record.protocol is not None:
                     state.has_gap = True

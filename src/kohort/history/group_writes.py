@@ -44,11 +44,19 @@ class Write:
         # After a generation there are only assignments: the rest is of another request.
         return not (self.has_generation and _begins_request(record))
 
-    def replayed(self) -> Iterator[tuple[GroupRecord, LogPosition, int]]:
-        """Each record, with its position and life. All are exact, or none is."""
+    @property
+    def follows_data_loss(self) -> bool:
+        """Whether records of the group before it may be lost, if none is known."""
+        return any(written.at.follows_data_loss for written in self.records)
+
+    def replayed(self, *, is_exact: bool) -> Iterator[tuple[GroupRecord, LogPosition, int]]:
+        """Each record, with its position and life. All are exact, or none is.
+
+        `is_exact`: whether no record of the group before it is lost.
+        """
         since = [written.at.exact_since for written in self.records]
         exact = [each for each in since if each is not None]
-        exact_since = max(exact) if len(exact) == len(since) else None
+        exact_since = max(exact) if is_exact and len(exact) == len(since) else None
         for written in self.records:
             yield written.record, written.at._replace(exact_since=exact_since), written.life
 

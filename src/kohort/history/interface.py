@@ -22,6 +22,8 @@ class LogPosition(NamedTuple):
     producer_epoch: int | None = None
     exact_since: int | None = 0
     """Log offset from which on nothing is missing up to this record; None: not even just before."""
+    follows_data_loss: bool = False
+    """Whether groups that have no record since may have had some that are lost."""
 
     @property
     def batch(self) -> int:

@@ -299,6 +299,7 @@ GAP: Final = pa.struct([
     pa.field("hole", pa.int64()),
     pa.field("complete_from", pa.int64()),  # null: not yet; of damage always
     pa.field("is_later", pa.bool_()),  # records before it were read before the others were removed
+    pa.field("is_data_loss", pa.bool_()),  # by retention or damage, not by compaction alone
 ])  # fmt: skip
 COVERAGE: Final = pa.schema([
     pa.field("log_partition", pa.int32()),

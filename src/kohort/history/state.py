@@ -75,6 +75,11 @@ class State:
         """Offset behind the last record; 0 if there is none."""
         return self.coverage.end
 
+    @property
+    def open_commits(self) -> int:
+        """How many rows of `commits` are open: of open transactions, and of tombstones."""
+        return self.pending.size + self.tombstones.count
+
     # --- the fold
 
     def unseen(self, records: pa.RecordBatch) -> pa.RecordBatch:

@@ -21,7 +21,8 @@ from kohort.columnar import commit_kernels as ck
 from kohort.columnar import commit_tables as fk
 from kohort.errors import KohortError
 from kohort.history.arrow_columns import strings
-from kohort.history.coverage import Coverage, Gap
+from kohort.history.coverage import Coverage
+from kohort.history.gaps import Gap
 from kohort.history.interface import Owner
 from kohort.history.partitions import Partitions
 from kohort.history.record_table import Pending

@@ -18,6 +18,7 @@ that no snapshot names are removed by the next build.
 - `merging`: replaces small files by larger ones, and removes old rows.
 - `samples`: ends of topics, which no log partition has. `status`: of groups, by these.
 - `moments`: what the tables were at a time. `reading` reads them without Spark.
+- `certainty`: what is certain of offsets at a time. `offsets_at` has those of a group.
 
 No Spark here; pyarrow is required.
 """

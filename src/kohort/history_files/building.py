@@ -26,12 +26,13 @@ def planned(
     ends: Mapping[int, int],
     *,
     after_pause: bool = False,
+    is_archive: bool = False,
 ) -> list[LogRange]:
     """The ranges from where the history ends to `ends`, by log partition.
 
-    `starts`: the first offsets in the log. `after_pause`: the log may have been compacted since the
-    history was written, as it is when a build begins. Raises KohortError if a log ends before its
-    history.
+    `starts`: the first offsets in the log, or in an archive of it. `after_pause`: the log may have
+    been compacted since the history was written, as it is when a build begins. Raises KohortError
+    if a log ends before its history.
     """
     ranges = []
     for number, end in sorted(ends.items()):
@@ -48,7 +49,8 @@ def planned(
                 "between them were deleted before they were read", number, first, stored.end,
             )  # fmt: skip
         if end > stored.end:
-            ranges.append(LogRange(number, stored.end, end, stored.state, after_pause))
+            log_start = None if is_archive else first
+            ranges.append(LogRange(number, stored.end, end, stored.state, after_pause, log_start))
     return ranges
 
 

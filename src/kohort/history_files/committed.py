@@ -4,11 +4,7 @@ Log positions order everything, not clocks: a commit counts at a time if it was 
 first record of its log partition with a later time. So a group that was deleted since, and another
 one that has its name, are told apart by themselves.
 
-Compaction keeps the last record of each key. A commit that was in force at the time, and is still
-there, was the last one then. A partition whose first remaining record is later is unknown if
-compaction had removed records from before the time; else it had no commit. If records were removed
-after a commit had been read, one of them may have replaced it: the partition is unknown from there
-to its next record. `spark/history/certainty.py` has the same rules for all groups.
+`certainty` has the rules of what is certain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +15,10 @@ from typing import Final, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from kohort.history.coverage import Gap
+from kohort.history.gaps import Gap
 from kohort.history.times import rows_of
-from kohort.history_files.moments import is_in_gap
+from kohort.history_files.certainty import NO_CUT, UNKNOWN, Limits, is_in_gap
 from kohort.history_files.reading import GroupReader, Row
-from kohort.history_files.stored_rows import NO_CUT
 
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
@@ -89,7 +84,6 @@ def committed_offsets(reader: GroupReader) -> CommittedOffsets:
     gaps = [Gap(**gap) for gap in reader.coverage()["gaps"]]
     gaps = [gap for gap in gaps if gap.hole <= reader.cut]
     gap = next((gap for gap in reversed(gaps) if is_in_gap([gap], reader.cut)), None)
-    known_from = max((gap.hole for gap in gaps if gap.is_later), default=0)
     commits = reader.table("commits").select(_COLUMNS)
     commits = commits.filter(pc.is_valid(commits["in_force"]))
     counted = pc.less(commits["in_force"], reader.cut)
@@ -100,19 +94,17 @@ def committed_offsets(reader: GroupReader) -> CommittedOffsets:
         cut=reader.cut,
         gap=gap,
         partitions={
-            key: _committed_at(
-                key, before.get(key), after.get(key), known_from, misses_earlier=gap is not None
-            )
+            key: _committed_at(key, before.get(key), after.get(key), reader.limits)
             for key in sorted(before.keys() | after.keys())
         },
     )
 
 
-def _committed_at(
-    key: Key, before: Row | None, after: Row | None, known_from: int, *, misses_earlier: bool
-) -> CommittedAt:
-    is_certain = not misses_earlier if before is None else before["log_offset"] >= known_from
-    in_force = before if is_certain and before and before["committed"] is not None else None
+def _committed_at(key: Key, before: Row | None, after: Row | None, limits: Limits) -> CommittedAt:
+    last = None if before is None else before["log_offset"]
+    is_tombstone = before is not None and before["committed"] is None
+    is_certain = limits.certainty(last, is_tombstone=is_tombstone) != UNKNOWN
+    in_force = None if is_tombstone or not is_certain else before
     return CommittedAt(
         topic=key[0],
         partition=key[1],

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -35,6 +35,8 @@ class LogRange:
     """File of the state at `start`; None: no record was read yet."""
     after_pause: bool = False
     """Whether the log may have been compacted since the state was written."""
+    log_start: int | None = 0
+    """First offset that the log has now; None: it is unknown, as of an archive."""
 
     @property
     def size(self) -> int:
@@ -53,7 +55,7 @@ class TaskResult:
     states: Mapping[int, StoredState]
 
     def to_json(self) -> str:
-        states = {str(number): asdict(state) for number, state in self.states.items()}
+        states = {str(number): state.to_json() for number, state in self.states.items()}
         return json.dumps({"files": list(map(file_to_json, self.files)), "states": states})
 
     @classmethod
@@ -61,7 +63,10 @@ class TaskResult:
         values = json.loads(text)
         return cls(
             tuple(map(file_from_json, values["files"])),
-            {int(number): StoredState(**state) for number, state in values["states"].items()},
+            {
+                int(number): StoredState.from_json(state)
+                for number, state in values["states"].items()
+            },
         )
 
 
@@ -101,14 +106,14 @@ def _fold_range(
     """Write the rows of a range, and the state at its end. `before` is the one at its start."""
     state, is_changed = _fold(tables, log_range, before, read)
     if not is_changed:
-        return StoredState(log_range.end, log_range.state)
+        return StoredState.of(log_range.end, log_range.state, state)
     directory = f"{STATES}/{log_range.log_partition}"
     path = f"{directory}/{log_range.end}-{tables.attempt}.arrow"
     files.make_directory(directory)
     with files.create(path) as file:
         file.write(state.to_arrow())
     files.sync_directories([directory])
-    return StoredState(log_range.end, path)
+    return StoredState.of(log_range.end, path, state)
 
 
 def _name(ranges: Sequence[LogRange]) -> str:
@@ -133,6 +138,7 @@ def _state(
         state = State.from_arrow(files.read(log_range.state))
         if log_range.after_pause:
             state.coverage.after_pause = True
+    state.coverage.log_start = log_range.log_start
     if topic_names:
         state.groups.name_topics(topic_names)
     return state

@@ -20,6 +20,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from kohort.history.group_fold import GroupOptions
 from kohort.history.numbering import names_in
 from kohort.history.state import State
+from kohort.history_files.certainty import NO_CUT
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.lags import SamplesByTopic, lags_of, later, samples_of
 from kohort.history_files.log_partition_rows import (
@@ -32,7 +33,7 @@ from kohort.history_files.log_partition_rows import (
 from kohort.history_files.moments import validate_kept
 from kohort.history_files.reading import Row
 from kohort.history_files.snapshot import Snapshot
-from kohort.history_files.stored_rows import NO_CUT, Filter, StoredRows
+from kohort.history_files.stored_rows import Filter, StoredRows
 
 SAMPLED: Final = "samples"
 """Table of samples."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from kohort.history.coverage import Gap
+from kohort.history.gaps import Gap
 from kohort.history.schema import COMMITS, COMMITTED, TABLES, TIME
 from kohort.history.state import State
 from kohort.history_files.moments import CUTS
@@ -97,7 +97,7 @@ class LogPartitionRows:
             table: pa.Table.from_batches([rows]) for table, rows in state.open_rows().items()
         }
         self._period = period._replace(cut=self._cut(period))
-        self.is_complete = self._is_complete(state.coverage.gaps)
+        self.is_complete = self._is_complete(state.coverage.known_gaps)
         self.rows = {table: self._listed(table) for table in LISTED}
         """Table → group → its rows, in order."""
         self.minutes = self._by_group(self._minutes(), "minute", "topic", "partition")

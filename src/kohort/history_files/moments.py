@@ -1,15 +1,12 @@
 """What tables were at a time: how a row is cut that ended later, and times as users write them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kohort.errors import ConfigError
 from kohort.history_files.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from kohort.history.coverage import Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +64,6 @@ def parse_moment(moment: str | datetime) -> datetime:
         return time.astimezone(UTC)
     except OverflowError:
         raise ConfigError(f"{moment}: is not in the years 1 to 9999 in UTC") from None
-
-
-def is_in_gap(gaps: "Iterable[Gap]", cut: int) -> bool:
-    """Whether records that are missing say something about this offset.
-
-    `cut` is the first record that is not seen: if that is the one behind a hole, those in the hole
-    may have been seen.
-    """
-    return any(
-        gap.hole <= cut and (gap.complete_from is None or cut <= gap.complete_from) for gap in gaps
-    )
 
 
 def validate_kept(snapshot: Snapshot, time: datetime) -> None:

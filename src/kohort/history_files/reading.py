@@ -9,17 +9,15 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from kohort.coordinator_common import partition_for
+from kohort.history.gaps import Gap
 from kohort.history.schema import TABLES, TIME
 from kohort.history.state import State
+from kohort.history_files.certainty import NO_CUT, Limits, is_in_gap, limits_of
 from kohort.history_files.directory import HistoryDirectory
-from kohort.history_files.moments import CUTS, Cut, is_in_gap, validate_kept
+from kohort.history_files.moments import CUTS, Cut, validate_kept
+from kohort.history_files.offsets_at import COLUMNS, OffsetAt, offsets_at
 from kohort.history_files.snapshot import Snapshot
-from kohort.history_files.stored_rows import (
-    NO_CUT,
-    RECORDED,
-    StoredRows,
-    add_first_offsets,
-)
+from kohort.history_files.stored_rows import RECORDED, StoredRows, add_first_offsets
 
 Row = dict[str, Any]
 
@@ -40,6 +38,9 @@ class GroupReader:
             validate_kept(self._snapshot, moment)
         self.log_partition = self._find()
         """The log partition with its records; None: the history has none of them."""
+        self._partition = self._snapshot.log_partitions.get(
+            -1 if self.log_partition is None else self.log_partition
+        )
         self._state = self._load_state()
         self._open = {} if self._state is None else self._state.open_rows()
         self.cut = self._cut() if moment is not None else NO_CUT
@@ -63,12 +64,16 @@ class GroupReader:
         return None
 
     def _load_state(self) -> State | None:
-        stored = self._snapshot.log_partitions.get(
-            -1 if self.log_partition is None else self.log_partition
-        )
-        if stored is None or stored.state is None:
+        if self._partition is None or self._partition.state is None:
             return None
-        return State.from_arrow(self._files.read(stored.state))
+        return State.from_arrow(self._files.read(self._partition.state))
+
+    @property
+    def _gaps(self) -> Sequence[Gap]:
+        """Those of the log partition, as of now."""
+        assert self._state is not None
+        known = None if self._partition is None else self._partition.gaps
+        return self._state.coverage.known_gaps if known is None else known
 
     def _cut(self) -> int:
         """The first offset of the log partition whose record is later than the moment."""
@@ -97,9 +102,21 @@ class GroupReader:
         return row
 
     def is_certain(self) -> bool:
-        """Whether compaction has removed no record before the moment that the tables need."""
-        assert self._state is not None
-        return not is_in_gap(self._state.coverage.gaps, self.cut)
+        """Whether no record just before the moment is missing.
+
+        Committed offsets have a certainty of their own.
+        """
+        return not is_in_gap(self._gaps, self.cut)
+
+    @property
+    def limits(self) -> Limits:
+        """What the commits tell of the offsets at the moment."""
+        return limits_of(self._gaps, self.cut)
+
+    def offsets_at(self) -> list[OffsetAt]:
+        """The committed offset of each partition, as it was, by topic and partition."""
+        commits = self.table("commits", (), COLUMNS)
+        return offsets_at(commits, self.cut, self.limits)
 
     def rows(self, table: str) -> list[Row]:
         """The rows of a table, as they were, by their offset."""

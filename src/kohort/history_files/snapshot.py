@@ -1,7 +1,8 @@
 """The content of a snapshot, `_batches/<id>.json`: all files of the history, and how far it goes.
 
-    {"version": 1, "id": 12, "cluster": "…", "topic_id": "…", "removed_until": null,
-     "log_partitions": {"7": {"end": 1200, "state": "state/7/1200-5f0a.arrow"}},
+    {"version": 2, "id": 12, "cluster": "…", "topic_id": "…", "removed_until": null,
+     "log_partitions": {"7": {"end": 1200, "state": "state/7/1200-5f0a.arrow",
+                              "gaps": [[100, 140, false, false]], "open_commits": 0}},
      "files": [{"path": "commits/7-0-1200-5f0a.parquet", "rows": 900, "bytes": 14000,
                 "from": 1767225600000, "to": 1767229200000, "errors": 0, "carried": false}],
      "retired": [{"path": "commits/7-0-90-11ce.parquet", "at": 1767229200000}]}
@@ -11,11 +12,17 @@ Times are ms since the epoch.
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import KohortError
+from kohort.history.gaps import Gap
 
-VERSION: Final = 1
+if TYPE_CHECKING:
+    from kohort.history.state import State
+
+VERSION: Final = 2
+MAX_GAPS: Final = 100
+"""Gaps of a log partition that a snapshot names, so that it stays small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,28 @@ class StoredState:
     """Next offset to read."""
     state: str | None
     """File of the fold's state; None if no record was read yet."""
+    gaps: tuple[Gap, ...] | None = None
+    """Where records are missing; None: only the state says so, as of more than MAX_GAPS."""
+    open_commits: int | None = None
+    """How many rows of `commits` only the state has; None: unknown."""
+
+    @classmethod
+    def of(cls, end: int, path: str | None, state: "State") -> "StoredState":
+        gaps = tuple(state.coverage.known_gaps)
+        return cls(end, path, gaps if len(gaps) <= MAX_GAPS else None, state.open_commits)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "StoredState":
+        gaps = values["gaps"]
+        return cls(
+            values["end"],
+            values["state"],
+            None if gaps is None else tuple(Gap(*gap) for gap in gaps),
+            values["open_commits"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +122,7 @@ class Snapshot:
                 "topic_id": self.topic_id,
                 "removed_until": self.removed_until_ms,
                 "log_partitions": {
-                    str(number): asdict(stored)
+                    str(number): stored.to_json()
                     for number, stored in sorted(self.log_partitions.items())
                 },
                 "files": list(map(file_to_json, self.files)),
@@ -117,7 +146,7 @@ class Snapshot:
                 topic_id=values["topic_id"],
                 removed_until_ms=values["removed_until"],
                 log_partitions={
-                    int(number): StoredState(**stored)
+                    int(number): StoredState.from_json(stored)
                     for number, stored in values["log_partitions"].items()
                 },
                 files=tuple(map(file_from_json, values["files"])),

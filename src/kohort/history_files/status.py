@@ -17,10 +17,11 @@ from kohort.history.numbering import names_in
 from kohort.history.schema import COMMITS, STATUS, TABLES, TIME
 from kohort.history.status import LIMITS, StatusLimits, status_table
 from kohort.history_files.building import divided
+from kohort.history_files.certainty import is_in_gap
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.file_system import Files
 from kohort.history_files.folding import LogRange
-from kohort.history_files.moments import is_in_gap, validate_kept
+from kohort.history_files.moments import validate_kept
 from kohort.history_files.samples import last_sample_ms, read_stored_samples
 from kohort.history_files.snapshot import Snapshot
 from kohort.history_files.table_files import parquet_errors

@@ -13,14 +13,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from kohort.history.schema import STORED_TABLES
+from kohort.history_files.certainty import NO_CUT
 from kohort.history_files.file_system import Files
 from kohort.history_files.snapshot import Snapshot, StoredFile
 from kohort.history_files.table_files import parquet_errors
 
 RECORDED: Final = ("commits", "groups")
 """The tables that together have a row for each record."""
-NO_CUT: Final = 2**63 - 1
-"""Of a log partition that has no later record."""
 _ONE: Final = ("log_partition", "=")
 """Of a filter that chooses a log partition."""
 Filter = tuple[str, str, Any]

@@ -7,15 +7,13 @@ step back between coordinators do not matter.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kohort.history_files.certainty import NO_CUT
 from kohort.history_files.moments import COUNTS, CUTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-NO_CUT: Final = 2**63 - 1
-"""Of a log partition that has no later record."""
 
 
 def cut_offsets(records: "Sequence[DataFrame]", moment: datetime) -> dict[int, int]:

@@ -42,6 +42,8 @@ class Offsets(NamedTuple):
     ends: dict[int, int]
     cluster: str | None
     topic_id: str | None
+    is_archive: bool = False
+    """Whether they are those of an archive, which may lack records that the log had."""
 
 
 class RecordReader(Protocol):
@@ -81,9 +83,14 @@ def log_of(source: "str | Mapping[str, str]") -> Log:
     """Raises ConfigError."""
     if isinstance(source, str):
         if is_path(source):
-            return FileLog(tuple(filter(None, map(str.strip, source.split(",")))))
+            return FileLog(paths_of(source))
         source = {BOOTSTRAP: source}
     return BrokerLog(broker_options(source))
+
+
+def paths_of(text: str) -> tuple[str, ...]:
+    """The paths of a text that has several with commas."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 def broker_options(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -125,6 +132,12 @@ class BrokerLog:
             background.run(self._cluster_id()),
             self._topic_id,
         )
+
+    def starts(self) -> dict[int, int]:
+        """The first offsets as of now: retention moves them. Raises KohortError."""
+        queries = OffsetQueries(self._options)
+        starts = queries.earliest(queries.partitions())
+        return {tp.partition: offset for tp, offset in starts.items()}
 
     async def _cluster_id(self) -> str | None:
         cluster = await background.cluster(self._options.kafka)

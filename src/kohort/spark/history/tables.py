@@ -4,21 +4,23 @@ Stored rows are read from Parquet. Rows that have not ended are in the states of
 tasks read.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from kohort.history.gaps import Gap
 from kohort.history.schema import COMMITS, COVERAGE, OFFSETS, STORED_TABLES, TABLES
 from kohort.history.status import LIMITS, StatusLimits
+from kohort.history_files.certainty import NO_CUT, Limits, limits_of
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.file_system import open_files
 from kohort.history_files.moments import parse_moment, validate_kept
-from kohort.history_files.snapshot import Snapshot
+from kohort.history_files.snapshot import Snapshot, StoredState
 from kohort.spark import workers
 from kohort.spark.error_messages import cause_first
-from kohort.spark.history.certainty import committed_at, limits
+from kohort.spark.history.certainty import committed_at, uncertain
 from kohort.spark.history.lags import lag, status_of_history
 from kohort.spark.history.moments import coverage_at, cut_offsets, table_at
 from kohort.spark.history.spark_types import to_spark
@@ -160,11 +162,24 @@ class HistoryTables:
         """
         at = self if moment is None else self.at(moment)
         cuts = at._cuts
-        whole = replace(at, _moment=None)
-        found = limits(whole.coverage.collect(), cuts)
-        # Commits in states are of open transactions.
-        commits = at._stored("commits", every=bool(found.uncertain))
-        return committed_at(commits, cuts, found)
+        limits = at._limits(cuts)
+        stored = at._stored("commits", every=bool(uncertain(limits)))
+        # Tombstones whose cause is not decided yet are in states.
+        return committed_at(stored.unionByName(at._open_commits("commits", COMMITS)), cuts, limits)
+
+    def _limits(self, cuts: Mapping[int, int]) -> dict[int, Limits]:
+        """What can be relied on before the cuts, by log partition.
+
+        Runs a job if a log partition has more gaps than the snapshot names.
+        """
+        stored = self._snapshot.log_partitions
+        gaps: dict[int, Sequence[Gap]] = {
+            number: each.gaps for number, each in stored.items() if each.gaps is not None
+        }
+        others = [each for number, each in stored.items() if number not in gaps]
+        for row in self._of_states("coverage", to_spark(COVERAGE), others).collect():
+            gaps[row.log_partition] = row.gaps
+        return {number: limits_of(of, cuts.get(number, NO_CUT)) for number, of in gaps.items()}
 
     @cached_property
     def _cuts(self) -> dict[int, int]:
@@ -172,7 +187,7 @@ class HistoryTables:
         if self._moment is None:
             return {}
         positions = [self._stored(name, every=True, since=self._moment) for name in RECORDED]
-        open_positions = self._of_states(POSITIONS, to_spark(position_schema()))
+        open_positions = self._open_commits(POSITIONS, position_schema())
         return cut_offsets([*positions, open_positions], self._moment)
 
     @property
@@ -180,7 +195,10 @@ class HistoryTables:
         return self._table("commits")
 
     def _table(self, name: str) -> "DataFrame":
-        open_rows = self._of_states(name, to_spark(TABLES[name]))
+        if name == "commits":
+            open_rows = self._open_commits(name, COMMITS)
+        else:
+            open_rows = self._of_states(name, to_spark(TABLES[name]))
         rows = self._stored(name).unionByName(open_rows)
         return rows if self._moment is None else table_at(name, rows, self._cuts)
 
@@ -205,8 +223,19 @@ class HistoryTables:
             return self._spark.createDataFrame([], schema)
         return self._spark.read.schema(schema).parquet(*paths)
 
-    def _of_states(self, name: str, schema: "StructType") -> "DataFrame":
+    def _open_commits(self, name: str, schema: "pa.Schema") -> "DataFrame":
+        """`_of_states` of `commits` or their positions: few states have some."""
         states = self._snapshot.log_partitions.values()
+        return self._of_states(
+            name, to_spark(schema), [each for each in states if each.open_commits != 0]
+        )
+
+    def _of_states(
+        self, name: str, schema: "StructType", states: Iterable[StoredState] | None = None
+    ) -> "DataFrame":
+        """Rows of these states, or of all."""
+        if states is None:
+            states = self._snapshot.log_partitions.values()
         paths = [stored.state for stored in states if stored.state is not None]
         if not paths:
             return self._spark.createDataFrame([], schema)
