@@ -51,17 +51,18 @@ def encode_mark(topic_id: UUID) -> bytes:
 def decode_mark(content: bytes) -> UUID | None:
     """The topic id in a mark, None if `content` is no mark."""
     if content.startswith(_START) and len(content) == len(_START) + _ID_LENGTH:
-        return _decode_id(content[len(_START) :].decode(errors="replace"))  # as of `encode_mark`
+        return decode_id(content[len(_START) :].decode(errors="replace"))  # as of `encode_mark`
     fields = {
         name.strip(): value.strip()
         for name, _, value in (
             line.partition(":") for line in content.decode(errors="replace").splitlines()
         )
     }
-    return _decode_id(fields.get("topic_id", "")) if fields.get("version") == _VERSION else None
+    return decode_id(fields.get("topic_id", "")) if fields.get("version") == _VERSION else None
 
 
-def _decode_id(text: str) -> UUID | None:
+def decode_id(text: str) -> UUID | None:
+    """The id in the form of `base64_id`; None if `text` is none."""
     if len(text) != _ID_LENGTH:
         return None
     try:

@@ -1,22 +1,30 @@
 """Tables of a history that Spark built of archives, beside those of the fold without Spark."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from history.folded import OPTIONS, ends_of, folded
 from history.offset_logs import batch_of
-from history.test_gaps import BEHIND, COMPLETE
+from history.recorded import load
+from history.test_gaps import BEHIND, COMPLETE, commit
 from kohort.errors import ConfigError
 from kohort.history.schema import COVERAGE, OFFSETS, TABLES
-from kohort.history_files.directory import opened_for_writing
+from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LockedError, open_files
+from kohort.history_files.moments import parse_moment
+from kohort.history_files.reading import GroupReader
+from kohort.history_files.snapshot import MAX_GAPS
+from kohort.log.partition_mark import base64_id
 from kohort.spark import history
 from spark.history.comparing import plain, same
 
 pytestmark = pytest.mark.clients
 
+OF_GROUPS = "substring(hex(key), 1, 4) not in ('0000', '0001')"
+"""Records that are no commits."""
 NAMES = ("groups", "generations", "rebalances", "members", "assignments", "minutes")
 
 
@@ -169,6 +177,67 @@ def test_committed_offsets_before_compaction_are_exact_or_unknown(
     assert plain(tables.coverage.collect())
 
 
+def without_spark(out, groups, moment):
+    """The same of groups with one partition."""
+    at = None if moment is None else parse_moment(moment)
+    return {
+        group: (offset.commit and offset.commit["committed"], offset.certainty)
+        for group in groups
+        for offset in GroupReader(HistoryDirectory(open_files(out)), group, at).offsets_at()
+    }
+
+
+def test_an_offset_that_was_removed_last_has_no_row(session, tmp_path):
+    """Its tombstone waits for its cause in a state."""
+    out = str(tmp_path / "out")
+    log = [*COMPLETE, commit(3, "busy", None)]
+    records = pa.Table.from_batches([batch_of(log)])
+    history.build(session, session.createDataFrame(records), out)
+    for moment, groups in ((None, {"idle"}), ("1970-01-01T00:00:02Z", {"busy", "idle"})):
+        rows = history.read(session, out).committed_offsets(moment).collect()
+        assert {row.group for row in rows} == groups
+        assert without_spark(out, ("busy", "idle"), moment).keys() == groups
+
+
+def test_a_log_with_more_gaps_than_a_snapshot_names_is_read_from_its_state(
+    session, tmp_path, monkeypatch
+):
+    """Each hole of an archive may be data loss."""
+    out = str(tmp_path / "out")
+    log = [commit(offset, "busy", offset) for offset in range(5, 5 * MAX_GAPS + 10, 5)]
+    records = pa.Table.from_batches([batch_of([*log, commit(log[-1]["offset"] + 2, "idle", 1)])])
+    history.build(session, session.createDataFrame(records), out)
+    (stored,) = HistoryDirectory(open_files(out)).snapshot().log_partitions.values()
+    assert (stored.gaps, stored.open_commits) == (None, 0)
+    tables = history.read(session, out)
+    rows = tables.committed_offsets("1970-01-01T00:00:12Z").collect()
+    assert {(row.group, row.committed, row.certainty) for row in rows} == {
+        ("busy", None, "unknown"),
+        ("idle", None, "unknown"),
+    }
+
+
+def test_an_archive_has_the_names_that_it_is_given(session, tmp_path):
+    """Without commits no record has both the id and the name of a topic."""
+    recording = load("consumer")
+    logs = [recording.records("whole", number) for number in recording.log_partitions]
+    archive = session.createDataFrame(pa.concat_tables(logs)).where(OF_GROUPS)
+    names = {base64_id(UUID(topic_id)): name for topic_id, name in recording.topics.items()}
+    history.build(session, archive, str(tmp_path / "out"), topic_names=names)
+    built = history.read(session, str(tmp_path / "out")).assignments
+    named = history.group_records(session, archive=archive, topic_names=names)
+    lazy = named.where("partition >= 0").transform(history.assignments)
+    unnamed = archive.transform(history.assignments)
+    topics = [
+        {row.topic for row in frame.select("topic").distinct().collect()}
+        for frame in (built, lazy, unnamed)
+    ]
+    assert topics[0] == topics[1] == {recording.topics.get(topic, topic) for topic in topics[2]}
+    assert topics[2] & set(recording.topics)
+    with pytest.raises(ConfigError, match="'orders' is no topic id"):
+        history.group_records(session, archive=archive, topic_names={"orders": "orders"})
+
+
 def test_committed_offsets_are_unknown_where_records_were_lost_between_builds(session, tmp_path):
     out = str(tmp_path / "out")
     for log in (COMPLETE, BEHIND[:2]):
@@ -178,7 +247,9 @@ def test_committed_offsets_are_unknown_where_records_were_lost_between_builds(se
 
     def committed(moment=None):
         rows = tables.committed_offsets(moment).collect()
-        return {row.group: (row.committed, row.certainty) for row in rows}
+        found = {row.group: (row.committed, row.certainty) for row in rows}
+        assert found == without_spark(out, ("busy", "idle"), moment)
+        return found
 
     unknown = (None, "unknown")
     assert committed("1970-01-01T00:00:01Z") == {"busy": (2, "exact")}

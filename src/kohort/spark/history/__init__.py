@@ -12,7 +12,7 @@
   committed offsets of the past can be relied on.
 - `sampling` samples the ends of topics beside a build. `lags` are lag and status by them.
 - `records` has the records of a broker, of files or of a DataFrame as one frame, of which
-  `commits` and the other functions make tables without a directory.
+  `commits` and the other functions make tables without a directory. `topic_names` are with it.
 
 The tasks write rows by PyArrow. Only the names of files go back through Spark: handing rows to the
 JVM takes longer than decoding them.

@@ -3,13 +3,13 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kohort.errors import KohortError
+from kohort.errors import ConfigError, KohortError
 from kohort.history.group_fold import GroupOptions
 from kohort.history_files.building import Runner, add_batch, planned, steps
 from kohort.history_files.directory import WritableHistory, opened_for_writing
@@ -22,13 +22,14 @@ from kohort.spark.history.finding import FindingSearch
 from kohort.spark.history.folding import run_on_frame, run_tasks, task_limit
 from kohort.spark.history.sampling import EndsOfBroker, TopicsToSample, log_failure, take
 from kohort.spark.history.sources import BrokerLog, Log, Offsets, Source, log_of
+from kohort.spark.history.topic_names import by_uuid, names_of
 from kohort.spark.registration import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 POLL_INTERVAL_S: Final = 0.2
-DAY_MS: Final = 24 * 3_600_000
+NO_NAMES: Final[Mapping[str, str]] = {}
 _log: Final = logging.getLogger("kohort.history")
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -59,6 +60,7 @@ def build(
     *,
     keep_ms: int | None = None,
     options: GroupOptions | None = None,
+    topic_names: Mapping[Any, str] | None = None,
     progress: Progress | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
     samples: bool = True,
@@ -68,15 +70,18 @@ def build(
     `source`: bootstrap servers; a path of segment files, or several with commas; `kafka.*` options;
     a DataFrame with key, value, partition, offset and timestamp. `out` is created if it does not
     exist. `keep_ms`: remove rows that are older. `options`: what no record has; by default the
-    configs of the broker, else Kafka's defaults. `samples`: of a broker, sample the ends of the
-    topics that groups commit too; without them lag is not known.
+    configs of the broker, else Kafka's defaults. `topic_names`: names by topic id, for topics that
+    neither a record nor the source names. `samples`: of a broker, sample the ends of the topics
+    that groups commit too; without them lag is not known.
 
     Raises LockedError if another build writes into `out`; ConfigError; StoppedError; KohortError.
     """
+    validate_keep(keep_ms)
+    names = by_uuid(topic_names)
     register(spark)
     files = open_files(out)
     with opened_for_writing(files, now_ms()) as history:
-        work = _work(spark, source, files.location, options)
+        work = _work(spark, source, files.location, options, names)
         search = FindingSearch(history, now_ms)
         result = _build(spark, history, work, progress or _ignore, is_stopped)
         if samples and work.ends is not None:
@@ -105,30 +110,39 @@ class Work:
 
 
 def _work(
-    spark: "SparkSession", source: Source, location: str, options: GroupOptions | None
+    spark: "SparkSession",
+    source: Source,
+    location: str,
+    options: GroupOptions | None,
+    topic_names: Mapping[str, str],
 ) -> Work:
     from pyspark.sql import DataFrame
 
-    if isinstance(source, DataFrame):
-        return Work(
-            partial(frame_offsets, source),
-            lambda ranges: (
-                lambda tasks: run_on_frame(
-                    source, location, ranges, len(tasks), options or GroupOptions()
-                )
-            ),
-        )
-    return log_work(spark, log_of(source), location, options)
+    if not isinstance(source, DataFrame):
+        return log_work(spark, log_of(source), location, options, topic_names)
+    known = options or GroupOptions()
+    names = {**names_of(source), **topic_names}
+    return Work(
+        partial(frame_offsets, source),
+        lambda ranges: (
+            lambda tasks: run_on_frame(source, location, ranges, len(tasks), known, names)
+        ),
+    )
 
 
 def log_work(
-    spark: "SparkSession", log: Log, location: str, options: GroupOptions | None = None
+    spark: "SparkSession",
+    log: Log,
+    location: str,
+    options: GroupOptions | None = None,
+    topic_names: Mapping[str, str] = NO_NAMES,
 ) -> Work:
     """The work for the log of a broker or of files."""
     known = log.group_options() if options is None else options
 
     def runner(_: Sequence[LogRange]) -> Runner:
-        names = log.topic_names()  # of each batch: topics are created meanwhile
+        # Of each batch: topics are created meanwhile.
+        names = log.topic_names() | dict(topic_names)
         return lambda tasks: run_tasks(spark, location, log.reader(), tasks, known, names)
 
     def offsets(snapshot: Snapshot) -> Offsets:
@@ -157,6 +171,7 @@ def frame_offsets(records: "DataFrame", snapshot: Snapshot) -> Offsets:
         {number: max(last + 1, reached.get(number, 0)) for number, _, last in bounds},
         None,
         None,
+        is_archive=True,
     )
 
 
@@ -174,7 +189,13 @@ def _build(
     done, errors, rows = 0, 0, dict[str, int]()
     progress(done, total)
     for number, ends in enumerate(steps(ranges)):
-        batch = planned(history.current, offsets.starts, ends, after_pause=number == 0)
+        batch = planned(
+            history.current,
+            offsets.starts,
+            ends,
+            after_pause=number == 0,
+            is_archive=offsets.is_archive,
+        )
         size = sum(log_range.size for log_range in batch)
         run = work.runner(batch)
 
@@ -221,6 +242,12 @@ def maintain(history: WritableHistory, keep_ms: int | None) -> None:
     merge(history, now_ms())
     if keep_ms is not None:
         remove_older(history, now_ms() - keep_ms, now_ms())
+
+
+def validate_keep(keep_ms: int | None) -> None:
+    """Raise ConfigError unless it is an age."""
+    if keep_ms is not None and keep_ms <= 0:
+        raise ConfigError(f"keep_ms {keep_ms}: is not an age in ms, which is 1 at least")
 
 
 def validate_cluster(history: WritableHistory, offsets: Offsets) -> None:

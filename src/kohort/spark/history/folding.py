@@ -94,6 +94,7 @@ def run_on_frame(
     ranges: Sequence[LogRange],
     tasks: int,
     options: GroupOptions,
+    topic_names: Mapping[str, str],
 ) -> list[TaskResult]:
     """Fold `ranges` of a DataFrame of records. Records that are there twice count once."""
     from pyspark.sql.functions import broadcast, col
@@ -108,7 +109,7 @@ def run_on_frame(
         & (col("offset") < col("_end")),
         "left_semi",
     )
-    work = FrameTask(location, by_partition, options)
+    work = FrameTask(location, by_partition, options, topic_names)
     ordered = chosen.repartition(tasks, "partition").sortWithinPartitions("partition", "offset")
     return [
         TaskResult.from_json(row.result) for row in ordered.mapInArrow(work.run, RESULT).collect()
@@ -120,18 +121,22 @@ class FrameTask(workers.TaskObject):
     """Folds rows of a DataFrame that are ordered by log partition and offset."""
 
     def __init__(
-        self, location: str, ranges: Mapping[int, LogRange], options: GroupOptions
+        self,
+        location: str,
+        ranges: Mapping[int, LogRange],
+        options: GroupOptions,
+        topic_names: Mapping[str, str],
     ) -> None:
         self._location = location
         self._ranges = ranges
         self._options = options
+        self._topic_names = topic_names
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         files = open_files(self._location)
         for number, records in log_partitions(batches):
-            result = fold_ranges(
-                files, [self._ranges[number]], partial(_given, records), self._options
-            )
+            ranges, read = [self._ranges[number]], partial(_given, records)
+            result = fold_ranges(files, ranges, read, self._options, self._topic_names)
             yield _row(result.to_json())
 
 

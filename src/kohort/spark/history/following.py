@@ -23,6 +23,7 @@ from kohort.spark.history.building import (
     maintain,
     now_ms,
     validate_cluster,
+    validate_keep,
 )
 from kohort.spark.history.finding import FindingSearch
 from kohort.spark.history.sampling import Sampler, TopicsToSample, log_failure, take
@@ -72,6 +73,7 @@ def follow(
                 f"{source}: files cannot be followed, only brokers; build again later"
             )
         source = {BOOTSTRAP: source}
+    validate_keep(keep_ms)
     register(spark)
     options = broker_options(source)
     log = BrokerLog(options)
@@ -82,7 +84,7 @@ def follow(
         planned(history.current, offsets.starts, offsets.ends)
         work = log_work(spark, log, files.location)
         sampler = _sampler(history, work) if samples else None
-        _Stream(spark, history, work, offsets, keep_ms, on_batch, sampler).run(
+        _Stream(spark, history, work, log, offsets, keep_ms, on_batch, sampler).run(
             options, every, hadoop_path(f"{files.location}/{CHECKPOINT}"), is_stopped
         )
 
@@ -102,6 +104,7 @@ class _Stream:
         spark: "SparkSession",
         history: WritableHistory,
         work: Work,
+        log: BrokerLog,
         offsets: Offsets,
         keep_ms: int | None,
         on_batch: OnBatch | None,
@@ -110,6 +113,7 @@ class _Stream:
         self._spark = spark
         self._history = history
         self._work = work
+        self._log = log
         self._offsets = offsets
         self._keep_ms = keep_ms
         self._on_batch = on_batch
@@ -194,7 +198,7 @@ class _Stream:
             row.partition: max(row.end, reached.get(row.partition, 0)) for row in ranges.collect()
         }
         batch = planned(
-            self._history.current, self._offsets.starts, ends, after_pause=not self._batches
+            self._history.current, self._log.starts(), ends, after_pause=not self._batches
         )
         if not batch:
             return

@@ -7,7 +7,7 @@ Each action reads and folds the log again. `kohort.spark.history.build` does so 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ConfigError
 from kohort.history.damage import split_damage
@@ -16,8 +16,17 @@ from kohort.history_files.folding import records_of
 from kohort.spark import workers
 from kohort.spark.error_messages import cause_first
 from kohort.spark.history.folding import log_partitions
-from kohort.spark.history.sources import BOOTSTRAP, TOPIC, broker_options
+from kohort.spark.history.sources import (
+    BOOTSTRAP,
+    TOPIC,
+    BrokerLog,
+    FileLog,
+    Log,
+    broker_options,
+    paths_of,
+)
 from kohort.spark.history.spark_types import to_spark
+from kohort.spark.history.topic_names import by_uuid, names_of, with_names
 from kohort.spark.registration import register
 
 if TYPE_CHECKING:
@@ -30,24 +39,38 @@ def group_records(
     *,
     bootstrap: str | None = None,
     path: str | None = None,
+    archive: "DataFrame | None" = None,
     options: Mapping[str, str] | None = None,
+    topic_names: Mapping[Any, str] | None = None,
 ) -> "DataFrame":
     """The records of `__consumer_offsets` with the fields of their batches.
 
-    Of a broker (`bootstrap`, with further `kafka.*` options), or of segment files (`path`). Raises
-    ConfigError unless one of both is given.
+    Of a broker (`bootstrap`, with further `kafka.*` options), of segment files (`path`), or of a
+    DataFrame with key, value, partition, offset and timestamp (`archive`). Brokers and data
+    directories are asked at once for the names of topics, as groups may own these by id.
+    `topic_names`: further names by topic id, of an archive for example.
+
+    Raises ConfigError unless one of the three is given; KohortError if a broker does not respond.
     """
-    if (bootstrap is None) == (path is None):
-        raise ConfigError("group_records reads from bootstrap servers or a path: give one of them")
+    if [bootstrap, path, archive].count(None) != 2:
+        raise ConfigError(
+            "group_records reads from bootstrap servers, a path or an archive: give one of them"
+        )
+    known = by_uuid(topic_names)
+    if archive is not None:
+        return with_names(archive, known)
     register(spark)
     reader = spark.read.format("kohort")
+    log: Log
     if bootstrap is not None:
-        reader = reader.options(**broker_options({BOOTSTRAP: bootstrap, **(options or {})}))
+        of_broker = broker_options({BOOTSTRAP: bootstrap, **(options or {})})
+        reader, log = reader.options(**of_broker), BrokerLog(of_broker)
     else:
         reader = reader.options(
             subscribe=TOPIC, path=path, includeBatchFields="true", damagedBatches="rows"
         )
-    return reader.load().select(*RECORDS.names)
+        log = FileLog(paths_of(path or ""))
+    return with_names(reader.load().select(*RECORDS.names), log.topic_names() | known)
 
 
 def offsets(records: "DataFrame") -> "DataFrame":
@@ -98,15 +121,16 @@ def coverage(records: "DataFrame") -> "DataFrame":
 def _table(records: "DataFrame", table: str) -> "DataFrame":
     schema = COVERAGE if table == "coverage" else TABLES[table]
     ordered = records.repartition("partition").sortWithinPartitions("partition", "offset")
-    return ordered.mapInArrow(RowsOfTable(table).run, to_spark(schema))
+    return ordered.mapInArrow(RowsOfTable(table, names_of(records)).run, to_spark(schema))
 
 
 @cause_first
 class RowsOfTable(workers.TaskObject):
     """Folds records that are ordered by log partition and offset into the rows of one table."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, topic_names: Mapping[str, str]) -> None:
         self._table = table
+        self._topic_names = topic_names
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for number, records in log_partitions(batches):
@@ -117,6 +141,7 @@ class RowsOfTable(workers.TaskObject):
         from kohort.history.state import State
 
         state = State.new(number)
+        state.groups.name_topics(self._topic_names)
         for batch in batches:
             whole, errors = split_damage(state, records_of(batch))
             if errors is not None and self._table == "groups":
