@@ -115,6 +115,12 @@ class Topics:
         outcomes = self._run(lambda cluster: Admin(cluster).commit(GroupId(group), wanted))
         assert set(outcomes.values()) == {None}, outcomes
 
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members, with its offsets."""
+        wanted = GroupId(group)
+        outcomes = self._run(lambda cluster: Admin(cluster).delete_groups([wanted]))
+        assert outcomes == {wanted: None}, outcomes
+
     def members(self, group: str) -> list[tuple[TopicPartition, ...]]:
         """What each member of the group is assigned."""
         told = self._run(lambda cluster: Admin(cluster).describe_groups([GroupId(group)]))[
