@@ -103,8 +103,8 @@ def span_of(history: GroupHistory, since: int | None, until: int | None) -> Span
 def _times(history: GroupHistory) -> list[int]:
     rows = chain(
         (row["time"] for row in chain(history.generations, history.rebalances)),
-        (row["from"] for row in chain(history.members, history.assignments)),
-        (row["to"] for row in chain(history.members, history.assignments)),
+        (row["from"] for row in history.members),
+        (row["to"] for row in history.members),
     )
     found = [milliseconds(time) for time in rows if time is not None]
     for table, column in (("commits", "in_force_time"), ("minutes", "minute")):
@@ -180,7 +180,7 @@ def group_view(
         span,
         limits,
         names,
-        stays(history.assignments, names, span),
+        stays(history.assignments, names, span) if limits.points else [],
         activity(history.minutes, history.commits, span, points),
         lag_series(history.lag, span, points),
         unknown_times(history, span),
