@@ -42,7 +42,8 @@ def run(line, directory, replaced):
         assert " records in " in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=PROGRAM_S)
-    assert process.returncode == 0, errors[-3000:]
+    may_find = "history check" in line  # offset 3 after 7 is a reset, which it finds
+    assert process.returncode in ((0, 3) if may_find else (0,)), (line, errors[-3000:])
     return output
 
 
