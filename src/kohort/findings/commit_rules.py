@@ -118,15 +118,11 @@ def _zombies(facts: Facts) -> list[tuple[str, int, Row]]:
         if before is None or before["member_id"] == row["member_id"] or series is None:
             continue
         start = int(np.searchsorted(series.times, micros(row["from"])))
-        for index in range(start, series.count_until(micros(row["from"] + limit))):
-            is_lower = series.kinds[index] == REWIND and series.origins[index] != OUTSIDE
+        soon = slice(start, series.count_until(micros(row["from"] + limit)))
+        is_lower = (series.kinds[soon] == REWIND) & (series.origins[soon] != OUTSIDE)
+        for index in (start + np.flatnonzero(is_lower & series.is_exact[soon])).tolist():
             by_new = index > start or series.log_offsets[index] > row["from_offset"]
-            if (
-                is_lower
-                and by_new
-                and series.is_exact[index]
-                and _is_new_owners(series, index, row)
-            ):
+            if by_new and _is_new_owners(series, index, row):
                 found.append((series.name, index, row))
     return found
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -29,7 +30,7 @@ ORIGINS: Final = ("member", "outside", "transaction")
 MEMBER, OUTSIDE, TRANSACTION = range(3)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CommitSeries:
     """The commits of one partition. Times are in µs, and never go back: a running maximum."""
 
@@ -76,6 +77,7 @@ class CommitSeries:
     def since(self, time_us: int) -> "CommitSeries":
         return self.part(slice(int(np.searchsorted(self.times, time_us)), None))
 
+    @cached_property
     def apart(self) -> Array:
         """Indexes of the last commit of each second: others are one with it."""
         seconds = self.times // SECOND_US
@@ -83,7 +85,7 @@ class CommitSeries:
 
     def usual_gap_us(self, count: int | None = None) -> int | None:
         """Median of the last gaps between commits, of the first `count` ones; None: no gap."""
-        apart = self.apart()
+        apart = self.apart
         if count is not None:
             apart = apart[: np.searchsorted(apart, count)]
         gaps = np.diff(self.times[apart[-KEPT_GAPS - 1 :]])
