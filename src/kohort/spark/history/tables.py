@@ -177,8 +177,9 @@ class HistoryTables:
             number: each.gaps for number, each in stored.items() if each.gaps is not None
         }
         others = [each for number, each in stored.items() if number not in gaps]
-        for row in self._of_states("coverage", to_spark(COVERAGE), others).collect():
-            gaps[row.log_partition] = row.gaps
+        if others:
+            for row in self._of_states("coverage", to_spark(COVERAGE), others).collect():
+                gaps[row.log_partition] = row.gaps
         return {number: limits_of(of, cuts.get(number, NO_CUT)) for number, of in gaps.items()}
 
     @cached_property
