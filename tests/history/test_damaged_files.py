@@ -78,8 +78,12 @@ def folded(partition: Partition) -> tuple[FoldedTables, State, set[int]]:
 
 
 def exact(tables: FoldedTables) -> FoldedTables:
-    """What has ended: what has not may end in what was lost."""
-    return FoldedTables(tables.closed, defaultdict(list, commits=tables.open["commits"]))
+    """What has ended: what has not may end in what was lost. A cause that is null says nothing."""
+    commits = [
+        {name: value for name, value in row.items() if name != "cause" or value is not None}
+        for row in tables.open["commits"]
+    ]
+    return FoldedTables(tables.closed, defaultdict(list, commits=commits))
 
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -77,7 +77,7 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     ),
     st.builds(ReassignmentPlanned, PLACES, st.none()),
     st.builds(ReassignmentPlanned, PLACES, st.integers(0, 2), st.booleans()),
-    st.builds(ClusterIdRecord, st.text()),
+    st.builds(ClusterIdRecord, st.text(min_size=1)),
     st.builds(ProducerIdsRecord, st.integers(1, 2**63 - 1)),
     st.builds(
         ConfigRecord,

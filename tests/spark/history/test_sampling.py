@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from history_files.builds import NOW_MS, Builder, log
-from history_files.fake_fold import State, fold
+from history_files.fake_fold import State, fold_parts
 from history_files.faults import Quick
 from kohort.errors import KohortError
 from kohort.history.sample_rows import FUTURE_MS, Ends
@@ -37,7 +37,7 @@ class Brokers:
 
 @pytest.fixture
 def history(tmp_path, monkeypatch):
-    monkeypatch.setattr("kohort.history.fold.fold", fold)
+    monkeypatch.setattr("kohort.history.fold.fold_parts", fold_parts)
     monkeypatch.setattr("kohort.history.state.State", State)
     files = LocalFiles(tmp_path / "out", Quick())
     Builder(LOG, files).build()
