@@ -57,12 +57,19 @@ def limits_of(gaps: Iterable[Gap], cut: int) -> Limits:
     )
 
 
-def is_in_gap(gaps: Iterable[Gap], cut: int) -> bool:
-    """Whether records that are missing say something about this offset.
+def gap_at(gaps: Iterable[Gap], cut: int) -> Gap | None:
+    """The last gap whose missing records say something about this offset; None: there is none.
 
     `cut` is the first record that is not seen: if that is the one behind a hole, those in the hole
     may have been seen.
     """
-    return any(
-        gap.hole <= cut and (gap.complete_from is None or cut <= gap.complete_from) for gap in gaps
-    )
+    found = None
+    for gap in gaps:
+        if gap.hole <= cut and (gap.complete_from is None or cut <= gap.complete_from):
+            found = gap
+    return found
+
+
+def is_in_gap(gaps: Iterable[Gap], cut: int) -> bool:
+    """Whether records that are missing say something about this offset, as `gap_at`."""
+    return gap_at(gaps, cut) is not None

@@ -17,7 +17,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.gaps import Gap
 from kohort.history.times import rows_of
-from kohort.history_files.certainty import NO_CUT, UNKNOWN, Limits, is_in_gap
+from kohort.history_files.certainty import NO_CUT, UNKNOWN
+from kohort.history_files.offsets_at import OffsetAt, offsets_at
 from kohort.history_files.reading import GroupReader, Row
 
 Key: TypeAlias = tuple[str, int]
@@ -81,43 +82,34 @@ class CommittedOffsets:
 def committed_offsets(reader: GroupReader) -> CommittedOffsets:
     """At the reader's moment, or now; the history must have records of the group."""
     assert reader.log_partition is not None
-    gaps = [Gap(**gap) for gap in reader.coverage()["gaps"]]
-    gaps = [gap for gap in gaps if gap.hole <= reader.cut]
-    gap = next((gap for gap in reversed(gaps) if is_in_gap([gap], reader.cut)), None)
-    commits = reader.table("commits").select(_COLUMNS)
+    commits = reader.table("commits", (), _COLUMNS)
+    before = {
+        (offset.topic, offset.partition): offset
+        for offset in offsets_at(commits, reader.cut, reader.limits)
+    }
     commits = commits.filter(pc.is_valid(commits["in_force"]))
-    counted = pc.less(commits["in_force"], reader.cut)
-    before = {_key(row): row for row in _last(commits.filter(counted))}
-    after = {_key(row): row for row in _first(commits.filter(pc.invert(counted)))}
+    keys = map(_key, commits.group_by(list(_KEY)).aggregate([]).to_pylist())
+    later = commits.filter(pc.greater_equal(commits["in_force"], reader.cut))
+    after = {_key(row): row for row in _first(later)}
     return CommittedOffsets(
         log_partition=reader.log_partition,
         cut=reader.cut,
-        gap=gap,
+        gap=reader.gap,
         partitions={
-            key: _committed_at(key, before.get(key), after.get(key), reader.limits)
-            for key in sorted(before.keys() | after.keys())
+            key: _committed_at(key, before.get(key), after.get(key)) for key in sorted(keys)
         },
     )
 
 
-def _committed_at(key: Key, before: Row | None, after: Row | None, limits: Limits) -> CommittedAt:
-    last = None if before is None else before["log_offset"]
-    is_tombstone = before is not None and before["committed"] is None
-    is_certain = limits.certainty(last, is_tombstone=is_tombstone) != UNKNOWN
-    in_force = None if is_tombstone or not is_certain else before
+def _committed_at(key: Key, before: OffsetAt | None, after: Row | None) -> CommittedAt:
+    in_force = None if before is None else before.commit
     return CommittedAt(
         topic=key[0],
         partition=key[1],
-        is_certain=is_certain,
+        is_certain=before is None or before.certainty != UNKNOWN,
         commit=None if in_force is None else _commit(in_force),
         after=None if after is None else _commit(after),
     )
-
-
-def _last(commits: pa.Table) -> list[Row]:
-    """The row of each partition with the largest log offset: others were superseded by it."""
-    grouped = commits.group_by(list(_KEY)).aggregate([("log_offset", "max")])
-    return _at(commits, grouped["log_offset_max"])
 
 
 def _first(commits: pa.Table) -> Iterator[Row]:
@@ -127,10 +119,6 @@ def _first(commits: pa.Table) -> Iterator[Row]:
     candidates = commits.filter(pc.is_in(commits["in_force"], grouped["in_force_min"]))
     rows = [row for row in rows_of(candidates) if row["in_force"] == firsts[_key(row)]]
     yield from {_key(row): row for row in _by_offset(rows)}.values()
-
-
-def _at(commits: pa.Table, log_offsets: pa.ChunkedArray) -> list[Row]:
-    return rows_of(commits.filter(pc.is_in(commits["log_offset"], log_offsets)))
 
 
 def _by_offset(rows: Iterable[Row]) -> Sequence[Row]:

@@ -12,7 +12,7 @@ from kohort.coordinator_common import partition_for
 from kohort.history.gaps import Gap
 from kohort.history.schema import TABLES, TIME
 from kohort.history.state import State
-from kohort.history_files.certainty import NO_CUT, Limits, is_in_gap, limits_of
+from kohort.history_files.certainty import NO_CUT, Limits, gap_at, limits_of
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.moments import CUTS, Cut, validate_kept
 from kohort.history_files.offsets_at import COLUMNS, OffsetAt, offsets_at
@@ -106,7 +106,12 @@ class GroupReader:
 
         Committed offsets have a certainty of their own.
         """
-        return not is_in_gap(self._gaps, self.cut)
+        return self.gap is None
+
+    @property
+    def gap(self) -> Gap | None:
+        """The part of the log with the moment, of which records are missing; None: it is whole."""
+        return gap_at(self._gaps, self.cut)
 
     @property
     def limits(self) -> Limits:

@@ -49,9 +49,7 @@ class StoredRows:
         Raises KohortError for a damaged file.
         """
         parts = self.parts(table, filters, columns, since=since, until=until)
-        names = STORED_TABLES[table].names if columns is None else columns
-        schema = pa.schema([STORED_TABLES[table].field(name) for name in names])
-        return pa.concat_tables([schema.empty_table(), *parts])
+        return pa.concat_tables([_schema(table, columns).empty_table(), *parts])
 
     def parts(
         self,
@@ -63,15 +61,14 @@ class StoredRows:
         until: datetime | None = None,
     ) -> Iterator[pa.Table]:
         """The same, file by file."""
-        names = list(STORED_TABLES[table].names if columns is None else columns)
-        schema = pa.schema([STORED_TABLES[table].field(name) for name in names])
+        schema = _schema(table, columns)
         number = next((value for name, by, value in filters if (name, by) == _ONE), None)
         for file in self._files_of(table, since, until):
             if number is not None and not self._may_have(file, number):
                 continue
             with self.files.open(file.path) as source, parquet_errors(file.path):
-                part = pq.read_table(source, columns=names, filters=list(filters) or None)
-            yield part.select(names).cast(schema)
+                part = pq.read_table(source, columns=schema.names, filters=list(filters) or None)
+            yield part.select(schema.names).cast(schema)
 
     def _may_have(self, file: StoredFile, log_partition: int) -> bool:
         """Whether a file may have rows of a log partition; its statistics are read once.
@@ -114,6 +111,12 @@ class StoredRows:
             for rows in self.parts(table, filters, ["log_partition", "log_offset"], since=time):
                 add_first_offsets(found, rows)
         return found
+
+
+def _schema(table: str, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of some columns of a table; None: of all."""
+    schema = STORED_TABLES[table]
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 def _log_partitions(metadata: Any) -> tuple[int, int]:
