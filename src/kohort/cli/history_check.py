@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.cli.exit_codes import FAILED, FOUND
+from kohort.cli.history_source import moment_of, with_history
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
-from kohort.errors import ConfigError, KohortError
+from kohort.errors import ConfigError
 from kohort.findings.catalogue import RULES
 from kohort.findings.finding import SEVERITIES
 from kohort.findings.thresholds import Thresholds
@@ -74,19 +75,7 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     check_output(options)
     search = _Search.of(options)
-    from kohort.history_files.directory import HistoryDirectory
-    from kohort.history_files.file_system import open_files
-
-    try:
-        return _check(options, HistoryDirectory(open_files(options.directory)), search)
-    except ConfigError as error:
-        raise RefusedError(str(error)) from error
-    except OSError as error:
-        print_message(f"{options.directory}: {error.strerror or error}")
-        return FAILED
-    except KohortError as error:
-        print_message(str(error))
-        return FAILED
+    return with_history(options.directory, lambda directory: _check(options, directory, search))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +95,7 @@ class _Search:
         severity = options.severity or (SEVERITIES[0] if ids else _DEFAULT_SEVERITY)
         if severity not in SEVERITIES:
             raise RefusedError(f"--severity {severity}: is not one of {' | '.join(SEVERITIES)}")
-        since, at = _moment("--since", options.since), _moment("--at", options.at)
+        since, at = moment_of("--since", options.since), moment_of("--at", options.at)
         if since is not None and at is not None and since >= at:
             raise RefusedError(f"--since {options.since}: is not before --at {options.at}")
         return cls(_thresholds(options), ids, severity, since, at)
@@ -120,15 +109,6 @@ def _ids(names: Sequence[str]) -> frozenset[str] | None:
                 f"{did_you_mean(name, RULES)}"
             )
     return frozenset(names) or None
-
-
-def _moment(option: str, text: str | None) -> datetime | None:
-    from kohort.history_files.moments import parse_moment
-
-    try:
-        return None if text is None else parse_moment(text)
-    except ConfigError as error:
-        raise RefusedError(f"{option} {error}") from error
 
 
 def _thresholds(options: argparse.Namespace) -> Thresholds:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from kohort import __version__
 from kohort.cli.exit_codes import FAILED, FOUND
+from kohort.cli.history_source import moment_of, with_history
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
-from kohort.errors import ConfigError, KohortError
+from kohort.errors import KohortError
 from kohort.util.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -55,33 +56,26 @@ def run(options: argparse.Namespace) -> int:
         raise RefusedError("name one GROUP, or give --all")
     import jinja2  # noqa: F401  # the first package that may be missing: its extra has all
 
-    from kohort.history_files.directory import HistoryDirectory
-    from kohort.history_files.file_system import open_files
-
-    since, until = _moment(options.since, "--since"), _moment(options.until, "--until")
+    since, until = moment_of("--since", options.since), moment_of("--until", options.until)
     if since is not None and until is not None and since >= until:
         raise RefusedError(f"--since {options.since}: is not before --until {options.until}")
+    return with_history(
+        options.directory, lambda directory: _report(options, directory, since, until)
+    )
+
+
+def _report(
+    options: argparse.Namespace,
+    directory: "HistoryDirectory",
+    since: datetime | None,
+    until: datetime | None,
+) -> int:
     try:
-        directory = HistoryDirectory(open_files(options.directory))
         page = _page(options, directory, since, until)
         return FAILED if page is None else _write(options, page)
-    except ConfigError as error:
-        raise RefusedError(str(error)) from error
-    except OSError as error:
+    except OSError as error:  # of a file that is written, too
         print_message(f"{error.filename or options.directory}: {error.strerror or error}")
         return FAILED
-    except KohortError as error:
-        print_message(str(error))
-        return FAILED
-
-
-def _moment(text: str | None, flag: str) -> datetime | None:
-    from kohort.history_files.moments import parse_moment
-
-    try:
-        return None if text is None else parse_moment(text)
-    except ConfigError as error:
-        raise RefusedError(f"{flag} {error}") from error
 
 
 def write_page(directory: "HistoryDirectory", source: str, out: Path) -> None:

@@ -6,15 +6,17 @@ needed.
 """
 
 import argparse
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from kohort.cli.exit_codes import FAILED, FOUND
+from kohort.cli.history_source import moment_of, with_history
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
-from kohort.errors import ConfigError, KohortError
 from kohort.util.text import did_you_mean
 
 if TYPE_CHECKING:
+    from kohort.history_files.directory import HistoryDirectory
     from kohort.history_files.reading import GroupReader
 
 LAST: Final = 100
@@ -44,31 +46,21 @@ def run(options: argparse.Namespace) -> int:
     check_output(options)
     if options.last < 1:
         raise RefusedError(f"--last {options.last}: is not a number of events")
-    from kohort.history_files.directory import HistoryDirectory
-    from kohort.history_files.file_system import open_files
-    from kohort.history_files.moments import parse_moment
+    moment = moment_of("--at", options.at)
+    return with_history(options.directory, lambda directory: _show_at(options, directory, moment))
+
+
+def _show_at(
+    options: argparse.Namespace, directory: "HistoryDirectory", moment: datetime | None
+) -> int:
     from kohort.history_files.reading import GroupReader
 
-    try:
-        moment = None if options.at is None else parse_moment(options.at)
-    except ConfigError as error:
-        raise RefusedError(f"--at {error}") from error
-    try:
-        directory = HistoryDirectory(open_files(options.directory))
-        reader = GroupReader(directory, options.group, moment)
-        if reader.log_partition is None:
-            hint = did_you_mean(options.group, reader.groups())
-            print_message(f"group {options.group} has no record in {options.directory}{hint}")
-            return FAILED
-        return _show(options, reader)
-    except ConfigError as error:
-        raise RefusedError(str(error)) from error
-    except OSError as error:
-        print_message(f"{options.directory}: {error.strerror or error}")
+    reader = GroupReader(directory, options.group, moment)
+    if reader.log_partition is None:
+        hint = did_you_mean(options.group, reader.groups())
+        print_message(f"group {options.group} has no record in {options.directory}{hint}")
         return FAILED
-    except KohortError as error:
-        print_message(str(error))
-        return FAILED
+    return _show(options, reader)
 
 
 def _show(options: argparse.Namespace, reader: "GroupReader") -> int:

@@ -1,11 +1,13 @@
 """The history of a group as an argument of commands: its directory, a time, and their errors."""
 
 import argparse
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
-from kohort.cli.reset_tables import StateRefusedError
+from kohort.cli.output import print_message
 from kohort.errors import ConfigError, KohortError
 from kohort.util.text import did_you_mean
 
@@ -39,6 +41,24 @@ def open_history(location: str) -> "HistoryDirectory":
         raise RefusedError(str(error)) from error
 
 
+def with_history(location: str, work: Callable[["HistoryDirectory"], int]) -> int:
+    """The exit code of `work` on a history; of its errors, which are printed, FAILED.
+
+    Raises RefusedError for its ConfigError.
+    """
+    try:
+        return work(open_history(location))
+    except RefusedError:
+        raise
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+    except OSError as error:
+        print_message(f"{location}: {error.strerror or error}")
+    except KohortError as error:
+        print_message(str(error))
+    return FAILED
+
+
 def read_group(
     directory: "HistoryDirectory", group: str, moment: datetime | None = None
 ) -> "GroupReader":
@@ -47,6 +67,7 @@ def read_group(
     Raises StateRefusedError for a time of which rows were removed; KohortError, also if there is no
     such group.
     """
+    from kohort.cli.reset_tables import StateRefusedError
     from kohort.history_files.reading import GroupReader
 
     location = directory.files.location
