@@ -38,7 +38,7 @@ _MIN_GAPS: Final = 3
 def rewind(facts: Facts) -> Iterator[Finding]:
     """Members that set their own offsets back."""
     found: dict[tuple[str, Any], list[tuple[CommitSeries, int]]] = defaultdict(list)
-    zombies = {(name, index) for name, index, _ in _zombies(facts)}
+    zombies = {(name, index) for name, index, _ in facts.once(_zombies)}
     for series in facts.series.values():
         for index in np.flatnonzero((series.kinds == REWIND) & (series.origins != OUTSIDE)):
             at = int(index)
@@ -94,7 +94,7 @@ def micros_of(time: timedelta) -> int:
 
 def zombie_commit(facts: Facts) -> Iterator[Finding]:
     """Former owners that commit still."""
-    for name, index, owner in _zombies(facts):
+    for name, index, owner in facts.once(_zombies):
         series = facts.series[owner["topic"], owner["partition"]]
         time = time_of(series.times[index])
         yield facts.finding(

@@ -2,10 +2,10 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -18,6 +18,7 @@ from kohort.findings.lag_series import Array, LagSeries, lags_of
 from kohort.findings.thresholds import Thresholds
 
 Row: TypeAlias = dict[str, Any]
+Found = TypeVar("Found")
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
@@ -79,6 +80,14 @@ class Facts:
         self.history = history
         self.thresholds = thresholds
         self.at = at
+        self._computed: dict[object, Any] = {}
+
+    def once(self, compute: "Callable[[Facts], Found]") -> Found:
+        """What a function finds, which several rules ask for; it is computed once."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        found: Found = self._computed[compute]
+        return found
 
     # --- members
 
@@ -129,11 +138,17 @@ class Facts:
             default=DEFAULT_REBALANCE_TIMEOUT_MS,
         )
 
-    def have_members(self, times_us: Array) -> Array:
-        """Whether the group had members, at each of these times."""
+    @cached_property
+    def _member_times(self) -> tuple[Array, Array]:
+        """When members came, and when members departed, each in order."""
         rows = self.history.members
         begins = np.sort([micros(row["from"]) for row in rows])
         ends = np.sort([micros(row["to"]) for row in rows if row["to"] is not None])
+        return begins, ends
+
+    def have_members(self, times_us: Array) -> Array:
+        """Whether the group had members, at each of these times."""
+        begins, ends = self._member_times
         count = np.searchsorted(begins, times_us, "right") - np.searchsorted(
             ends, times_us, "right"
         )

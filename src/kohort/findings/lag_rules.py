@@ -11,16 +11,16 @@ from kohort.findings.facts import Facts, Row, at_row, micros, time_of
 from kohort.findings.finding import Finding, Position
 from kohort.findings.lag_series import MS_US, UNKNOWN, Array, LagSeries, runs
 from kohort.findings.wording import count, partitions, span
-from kohort.history.status import REPEATS
+from kohort.history.status import LIMITS, are_stalled, are_stopped
 
-_GRID_AGE_US: Final = 6 * 3_600_000_000
+_GRID_AGE_US: Final = LIMITS.grid_age_ms * MS_US
 """Rows of a grid are further apart."""
 
 
 def stuck_commit(facts: Facts) -> Iterator[Finding]:
     """Partitions whose owner commits one offset again and again."""
     for series in facts.lags.values():
-        mask = (series.lag > 0) & (series.repeats >= REPEATS) & (series.grown_repeated > 0)
+        mask = are_stalled(series.lag, series.repeats, series.grown_repeated)
         mask &= facts.have_members(series.time) & facts.are_known(series.time)
         for first, last in runs(mask, facts.thresholds.stall_samples):
             since, until = time_of(series.time[first]), time_of(series.time[last])
@@ -35,7 +35,7 @@ def stuck_commit(facts: Facts) -> Iterator[Finding]:
 
 def stopped(facts: Facts) -> Iterator[Finding]:
     """Partitions whose owner commits no more; those of members that are found as a whole apart."""
-    whole = {key for _, keys in (*_zombies(facts), *_silent(facts)) for key in keys}
+    whole = {key for _, keys in (*facts.once(_zombies), *facts.once(_silent)) for key in keys}
     for series in facts.lags.values():
         mask = _is_stopped(facts, series) & facts.have_members(series.time)
         for first, last in runs(mask, facts.thresholds.stall_samples):
@@ -55,9 +55,9 @@ def stopped(facts: Facts) -> Iterator[Finding]:
 def _is_stopped(facts: Facts, series: LagSeries) -> Array:
     limits = facts.thresholds
     gaps_us = np.maximum(series.commit_gap_ms, 0) * MS_US * limits.stop_gaps
-    is_silent = series.silence_us() > np.maximum(limits.stop_s * 1_000_000, gaps_us)
-    is_grown = (series.lag > 0) & (series.grown > 0) & (series.commit_time != UNKNOWN)
-    return is_grown & is_silent & facts.are_known(series.time)
+    most_us = np.maximum(limits.stop_s * 1_000_000, gaps_us)
+    is_stopped = are_stopped(series.lag, series.grown, series.silence_us(), most_us)
+    return is_stopped & (series.commit_time != UNKNOWN) & facts.are_known(series.time)
 
 
 def _last_commit(facts: Facts, series: LagSeries, index: int) -> list[Position]:
@@ -72,7 +72,7 @@ def _last_commit(facts: Facts, series: LagSeries, index: int) -> list[Position]:
 
 def zombie_member(facts: Facts) -> Iterator[Finding]:
     """Members that hold partitions and do not work, while others do."""
-    for member, keys in _zombies(facts):
+    for member, keys in facts.once(_zombies):
         since = max(time_of(facts.lags[key].commit_time[-1]) for key in keys)
         records = sum(int(facts.lags[key].grown[-1]) for key in keys)
         label = facts.label(member["member_id"])
@@ -144,7 +144,7 @@ def _commits_of(facts: Facts, member: Row) -> int:
 
 def never_commits(facts: Facts) -> Iterator[Finding]:
     """Members that read and do not commit."""
-    for member, keys in _silent(facts):
+    for member, keys in facts.once(_silent):
         since = max(_owned_since(facts, member).values())
         label = facts.label(member["member_id"])
         yield facts.finding(

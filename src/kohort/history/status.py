@@ -118,19 +118,30 @@ def _statuses(rows: pa.Table, at_ms: int, limits: StatusLimits) -> Numbers:
         "loss": (integers(rows["lost"]) > 0)
         | ((loss_ms != NONE) & (loss_ms < limits.loss_ms) & (lag > 0)),
         "warn": (lag > limits.lag) & ((lag_ms == NONE) | (lag_ms > limits.lag_ms)) & is_growing,
-        "stall": (lag > 0)
-        & (integers(rows["repeats"]) >= REPEATS)
-        & (integers(rows["grown_repeated"]) > 0),
+        "stall": are_stalled(lag, integers(rows["repeats"]), integers(rows["grown_repeated"])),
         "rewind": integers(rows["rewound"]) > 0,
-        "stopped": (lag > 0)
-        & (integers(rows["grown"]) > 0)
-        & (silence > np.maximum(limits.silence_ms, limits.silent_gaps * gap)),
+        "stopped": are_stopped(
+            lag,
+            integers(rows["grown"]),
+            silence,
+            np.maximum(limits.silence_ms, limits.silent_gaps * gap),
+        ),
         "unknown": (lag == NONE) | (age > np.where(is_grid, limits.grid_age_ms, limits.age_ms)),
     }
     statuses = np.zeros(rows.num_rows, np.int64)
     for status, fits in rules.items():
         statuses[fits] = STATUSES.index(status)
     return statuses
+
+
+def are_stalled(lag: Numbers, repeats: Numbers, grown_repeated: Numbers) -> Numbers:
+    """Whether ten commits of one offset were made, while records came that are unread."""
+    return (lag > 0) & (repeats >= REPEATS) & (grown_repeated > 0)
+
+
+def are_stopped(lag: Numbers, grown: Numbers, silence: Numbers, most: Numbers) -> Numbers:
+    """Whether the last commit is longer ago than `most`, while records came that are unread."""
+    return (lag > 0) & (grown > 0) & (silence > most)
 
 
 def _is_in(rows: pa.Table, groups: Collection[str]) -> Numbers:
