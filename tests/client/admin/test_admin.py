@@ -289,7 +289,7 @@ async def test_records_removed_by_retention_are_no_lag(
     partitions = [{"partition_index": 0, "offset": 8}]
     await connection.send("delete_records", topics=[{"name": "orders", "partitions": partitions}])
     partition_lag = (await admin.partition_lags(G))[tp(0)]
-    assert (partition_lag.lag, partition_lag.missed) == (2, 5)
+    assert (partition_lag.lag, partition_lag.lost) == (2, 5)
 
 
 async def test_the_lag_of_a_deleted_topic_is_unknown_at_once(

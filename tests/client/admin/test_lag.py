@@ -44,4 +44,4 @@ def test_lag_is_between_zero_and_the_size_of_the_log(
     at = partition_lag(committed, start, start + length)
     assert at.lag is not None
     assert 0 <= at.lag <= length
-    assert min(at.missed, at.beyond) == 0
+    assert min(at.lost, at.beyond) == 0

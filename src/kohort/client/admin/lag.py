@@ -88,11 +88,6 @@ class PartitionLag:
         return 0 if self.records is None else self.records.lost
 
     @property
-    def missed(self) -> int:
-        """Another name of `lost`."""
-        return self.lost
-
-    @property
     def beyond(self) -> int:
         """Number of offsets by which the commit is beyond the end of the log."""
         if self.committed is None or self.end is None or self.case is not Case.STALE_END:
