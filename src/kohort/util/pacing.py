@@ -13,7 +13,7 @@ from typing import Final
 WORK_S: Final = 0.001
 """Longest time between two rests, if `rest` is called often enough."""
 _SHORT_REST_S: Final = 0.0001
-_BUSY_RESTS: Final = 4
+_BUSY_RESTS: Final = 9
 """Seconds of rest for each second of work if the loop always computes."""
 _MAX_WORK_S: Final = 0.01
 """Longest time of work that counts. Longer ones are pauses between calls, or before the first."""
@@ -41,7 +41,7 @@ class Clocks:
 
 
 class Pacing:
-    """Rests a thread while the event loop computes: four fifths of the time if it always does.
+    """Rests a thread while the event loop computes: nine tenths of the time if it always does.
 
     Made in the thread of the loop, which must live as long, and used in another one.
     """
