@@ -93,6 +93,8 @@ class GroupLog:
     protocol: str = "range"
     is_consumer: bool = False
     """Whether it is a group of KIP-848."""
+    group: str = GROUP
+    log_partition: int = LOG_PARTITION
     now: float = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     members: dict[str, Client] = field(default_factory=dict)
@@ -112,7 +114,8 @@ class GroupLog:
         for record in batch:
             key, value = record if isinstance(record[0], bytes) else records.encode(record)
             self.rows.append({
-                "key": key, "value": value, "partition": LOG_PARTITION, "offset": len(self.rows),
+                "key": key, "value": value, "partition": self.log_partition,
+                "offset": len(self.rows),
                 "timestamp": at(self.now if time is None else time), "batchOffset": first,
                 "partitionLeaderEpoch": 0, "producerId": producer_id,
                 "producerEpoch": None if producer_id is None else 0,
@@ -135,7 +138,7 @@ class GroupLog:
             self.offsets[tp] = offset
             id_ = self.ids.setdefault(tp.topic, topic_id(tp.topic))
             value = OffsetCommitValue(offset, -1, "", _ms(when), topic_id=id_)
-            batch.append(OffsetCommitRecord(OffsetCommitKey(GROUP, *tp), value))
+            batch.append(OffsetCommitRecord(OffsetCommitKey(self.group, *tp), value))
         self.write(*batch, time=time, producer_id=producer_id)
 
     # --- members
@@ -222,12 +225,12 @@ class GroupLog:
         value = GroupMetadataValue(
             "consumer", self.generation, protocol, leader, _ms(self.now), rows
         )
-        self.write(GroupMetadataRecord(GroupMetadataKey(GROUP), value))
+        self.write(GroupMetadataRecord(GroupMetadataKey(self.group), value))
 
     def _write_consumer(self, removed: Iterable[Client]) -> None:
         batch: list[Any] = []
         for each in removed:
-            key = MemberKey(GROUP, each.member_id)
+            key = MemberKey(self.group, each.member_id)
             batch += [
                 CurrentMemberAssignmentRecord(key, None),
                 TargetAssignmentMemberRecord(key, None),
@@ -235,20 +238,21 @@ class GroupLog:
             ]
         batch += [
             ConsumerGroupMemberMetadataRecord(
-                MemberKey(GROUP, each.member_id), self._consumer_member(each)
+                MemberKey(self.group, each.member_id), self._consumer_member(each)
             )
             for each in self.members.values()
         ]
         epoch = self.generation
         batch.append(
-            ConsumerGroupMetadataRecord(GroupKey(GROUP), ConsumerGroupMetadataValue(epoch, 7))
+            ConsumerGroupMetadataRecord(GroupKey(self.group), ConsumerGroupMetadataValue(epoch, 7))
         )
         for member_id in self.members:
             batch.append(TargetAssignmentMemberRecord(
-                MemberKey(GROUP, member_id), TargetAssignmentMemberValue(self._by_id(member_id))
+                MemberKey(self.group, member_id),
+                TargetAssignmentMemberValue(self._by_id(member_id)),
             ))  # fmt: skip
         batch.append(TargetAssignmentMetadataRecord(
-            GroupKey(GROUP), TargetAssignmentMetadataValue(epoch, _ms(self.now))
+            GroupKey(self.group), TargetAssignmentMetadataValue(epoch, _ms(self.now))
         ))  # fmt: skip
         self.write(*batch)
         for member_id in self.members:
@@ -257,7 +261,7 @@ class GroupLog:
                 for id_, numbers in self._by_id(member_id).items()
             }
             value = CurrentMemberAssignmentValue(epoch, epoch - 1, 0, held, {})
-            self.write(CurrentMemberAssignmentRecord(MemberKey(GROUP, member_id), value))
+            self.write(CurrentMemberAssignmentRecord(MemberKey(self.group, member_id), value))
 
     def _consumer_member(self, each: Client) -> ConsumerGroupMemberMetadataValue:
         subscription = encode_subscription(Subscription(topics=each.topics))
@@ -311,7 +315,7 @@ class GroupLog:
         lag: pa.Table | None = None, samples: pa.Table | None = None, missing: range = range(0),
     ) -> "History":  # fmt: skip
         """`missing`: offsets of records that compaction removed."""
-        state = State.new(LOG_PARTITION, options)
+        state = State.new(self.log_partition, options)
         kept = [row for row in self.rows if row["offset"] not in missing]
         closed, state = fold(state, batch_of(kept))
         open_rows = state.open_rows()
@@ -322,7 +326,8 @@ class GroupLog:
             )
             for name in TABLES
         }
-        return History(state, tables, at(self.now if until is None else until), lag, samples)
+        end = at(self.now if until is None else until)
+        return History(self.group, state, tables, end, lag, samples)
 
 
 def _ms(seconds: float) -> int:
@@ -333,11 +338,11 @@ class History:
     """What `history_files.group_history.GroupHistory` has."""
 
     def __init__(
-        self, state: State, tables: Mapping[str, pa.Table], end: datetime,
+        self, group: str, state: State, tables: Mapping[str, pa.Table], end: datetime,
         lag: pa.Table | None, samples: pa.Table | None,
     ) -> None:  # fmt: skip
-        self.group = GROUP
-        self.log_partitions = (LOG_PARTITION,)
+        self.group = group
+        self.log_partitions = (state.log_partition,)
         self.since = None
         self.end = end
         self.generations = _listed(tables, "generations", "log_offset")

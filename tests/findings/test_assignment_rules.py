@@ -1,8 +1,17 @@
 """Rules about assignments: the planted fault is found, and its quiet neighbour is not."""
 
+import pyarrow as pa
 import pytest
 
-from findings.group_log import GroupLog, found
+from findings.group_log import GroupLog, at, found, ids
+from history.built import build_logs
+from history.offset_logs import batch_of
+from kohort.findings.finding import Finding, Position
+from kohort.findings.thresholds import Thresholds
+from kohort.history.schema import RECORDS
+from kohort.history_files.directory import HistoryDirectory
+from kohort.history_files.file_system import LocalFiles
+from kohort.history_files.finding_search import search_groups
 from kohort.types import TopicPartition
 
 HOUR = 3_600
@@ -145,3 +154,37 @@ def test_a_topic_that_nobody_subscribes_to_any_more_is_not_unassigned():
     log.rebalance()
     log.work(HOUR)
     assert found(log, "unassigned") == []
+
+
+# --- split-group
+
+
+def beginning(log_partition: int, since: float, **fields) -> GroupLog:
+    """A group at work for an hour, whose first record is in this log partition."""
+    log = GroupLog(log_partition=log_partition, now=since, **fields)
+    log.join("a", "b")
+    log.work(HOUR)
+    return log
+
+
+def in_one_history(directory, *logs: GroupLog) -> list[Finding]:
+    """The findings in a history that is built of these logs."""
+    records = {
+        log.log_partition: pa.Table.from_batches([batch_of(log.rows)], RECORDS) for log in logs
+    }
+    build_logs(records, directory)
+    return search_groups(HistoryDirectory(LocalFiles(directory)), Thresholds()).findings
+
+
+def test_a_group_with_records_in_two_log_partitions_is_split(tmp_path):
+    """As after offsets.topic.num.partitions was changed."""
+    all_found = in_one_history(tmp_path / "out", beginning(3, 0), beginning(5, 2 * HOUR))
+    (finding,) = [each for each in all_found if each.id == "split-group"]
+    assert (finding.subject, finding.severity, finding.since) == ("", "error", at(2 * HOUR))
+    assert "the group has records in partitions 3, 5 of __consumer_offsets" in finding.text
+    assert finding.evidence == (Position(3, 0), Position(5, 0))
+
+
+def test_groups_in_log_partitions_of_their_own_are_not_split(tmp_path):
+    logs = beginning(3, 0), beginning(5, 2 * HOUR, group="audit")
+    assert "split-group" not in ids(in_one_history(tmp_path / "out", *logs))
