@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from findings.group_log import GROUP, GroupLog, at
+from findings.test_commit_rules import group as quiet_group
 from findings.test_member_rules import flapping
 from history.offset_logs import batch_of
 from kohort.findings.finding import Finding
@@ -12,7 +13,12 @@ from kohort.findings.search import joined
 from kohort.history_files.building import add_batch, planned
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles
-from kohort.history_files.finding_files import add_findings, changed_groups, stored_findings
+from kohort.history_files.finding_files import (
+    add_findings,
+    changed_groups,
+    stored_findings,
+    unsearched_groups,
+)
 from kohort.history_files.folding import fold_ranges
 from kohort.history_files.merging import merge, remove_older
 
@@ -96,6 +102,37 @@ def test_a_killed_build_leaves_no_findings(tmp_path, log):
     with opened_for_writing(builds.files, 0):
         pass
     assert len(list((tmp_path / "out" / "findings").iterdir())) == 1
+
+
+# --- what was searched
+
+
+def test_groups_are_unsearched_until_a_search_even_if_that_finds_nothing(tmp_path):
+    builds = Builds(tmp_path / "out", quiet_group())
+    with opened_for_writing(builds.files, 0) as history:
+        builds.fold(history, len(builds.log.rows))
+        assert not history.current.is_searched
+        assert unsearched_groups(history) == {GROUP}
+        assert add_findings(history, {GROUP}, 0) == []
+        assert unsearched_groups(history) == set()
+    snapshot = HistoryDirectory(builds.files).snapshot()
+    assert snapshot.searched == snapshot.ends() != {}
+
+
+def test_only_groups_behind_the_last_search_are_unsearched(tmp_path):
+    log, other = quiet_group(), GroupLog(group="audit", now=3 * 3_600)
+    first = len(log.rows)
+    other.join("app-0")
+    other.work(600)
+    log.rows += [
+        row | {"offset": first + row["offset"], "batchOffset": first + row["batchOffset"]}
+        for row in other.rows
+    ]
+    builds = Builds(tmp_path / "out", log)
+    builds.add(first)
+    with opened_for_writing(builds.files, 0) as history:
+        builds.fold(history, len(log.rows))
+        assert unsearched_groups(history) == {"audit"}
 
 
 # --- `joined`

@@ -65,7 +65,7 @@ class TestRefusals:
 
     def test_a_snapshot_of_another_version_is_refused(self, built, tmp_path):
         newest = max((tmp_path / "out" / "_batches").iterdir())
-        newest.write_bytes(newest.read_bytes().replace(b'"version": 2', b'"version": 9'))
+        newest.write_bytes(newest.read_bytes().replace(b'"version": 3', b'"version": 9'))
         with pytest.raises(KohortError, match="format 9"):
             HistoryDirectory(built).snapshot()
 

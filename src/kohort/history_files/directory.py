@@ -109,6 +109,13 @@ class WritableHistory(HistoryDirectory):
         current = self._current
         return self.replace(replace(current, files=(*current.files, *files)), (), now_ms)
 
+    def add_findings(self, files: Sequence[StoredFile], now_ms: int) -> Snapshot:
+        """Make files of findings visible, which were looked for in all records up to now."""
+        current = self._current
+        return self.replace(
+            replace(current, files=(*current.files, *files), searched=current.ends()), (), now_ms
+        )
+
     def replace(self, snapshot: Snapshot, retired: Sequence[str], now_ms: int) -> Snapshot:
         """Make `snapshot` the newest one, with the next id. `retired` are files it does not name.
 

@@ -18,22 +18,25 @@ from kohort.findings.search import joined
 from kohort.findings.thresholds import Thresholds
 from kohort.history.schema import FINDINGS
 from kohort.history_files.directory import HistoryDirectory, WritableHistory
+from kohort.history_files.file_system import Files
 from kohort.history_files.finding_search import search_groups
 from kohort.history_files.group_history import end_of
 from kohort.history_files.snapshot import Snapshot, StoredFile
-from kohort.history_files.stored_rows import Filter, StoredRows
+from kohort.history_files.stored_rows import RECORDED, Filter, StoredRows
 from kohort.history_files.table_files import TableFiles
 
 WINDOW: Final = timedelta(hours=24)
 TABLE: Final = "findings"
 _NAME_BYTES: Final = 6
-_RECORDED: Final = ("commits", "groups")
+_PLACES: Final = ["log_partition", "log_offset", "group"]
 
 
 def add_findings(
     history: WritableHistory, groups: Collection[str], now_ms: int
 ) -> list[StoredFile]:
     """Look at the last 24 hours of these groups, and make new findings visible.
+
+    `groups`: at least those that have changed since the search before.
 
     Raises KohortError.
     """
@@ -45,26 +48,51 @@ def add_findings(
     earlier = stored_findings(history, groups, since)
     known = {each.key: each for each in earlier}
     found = [each for each in joined(result.findings, earlier) if known.get(each.key) != each]
-    if not found:
-        return []
-    tables = TableFiles(history.files, f"found-{now_ms}", secrets.token_hex(_NAME_BYTES))
+    files = _written(history.files, found, end, now_ms) if found else []
+    history.add_findings(files, now_ms)
+    return files
+
+
+def _written(
+    files: Files, found: Iterable[Finding], end: datetime, now_ms: int
+) -> list[StoredFile]:
+    tables = TableFiles(files, f"found-{now_ms}", secrets.token_hex(_NAME_BYTES))
     for rows in _rows(found, end).to_batches():
         tables.write(TABLE, rows)
-    files = tables.close()
-    history.add_files(files, now_ms)
-    return files
+    return tables.close()
 
 
 def changed_groups(history: HistoryDirectory, files: Iterable[StoredFile]) -> set[str]:
     """The groups that have records in these files."""
-    chosen = tuple(file for file in files if file.table in _RECORDED)
+    chosen = tuple(file for file in files if file.table in RECORDED)
     rows = StoredRows(history.files, Snapshot(files=chosen))
     names = {
         name
-        for table in _RECORDED
+        for table in RECORDED
         for part in rows.parts(table, (), ["group"])
         for name in pc.unique(part["group"]).to_pylist()
     }
+    return {name for name in names if name is not None}
+
+
+def unsearched_groups(history: HistoryDirectory) -> set[str]:
+    """The groups with records of the last 24 hours behind the last search.
+
+    There are some if a build was killed before its search. Raises KohortError.
+    """
+    snapshot = history.snapshot()
+    end = end_of(history)
+    if snapshot.is_searched or end is None:
+        return set()
+    numbers = pa.array(sorted(snapshot.log_partitions), pa.int32())
+    searched = pa.array([snapshot.searched.get(each, 0) for each in numbers.to_pylist()])
+    rows = StoredRows(history.files, snapshot)
+    names: set[str | None] = set()
+    for table in RECORDED:
+        for part in rows.parts(table, (), _PLACES, since=end - WINDOW):
+            until = pc.take(searched, pc.index_in(part["log_partition"], numbers))
+            behind = part.filter(pc.greater_equal(part["log_offset"], until))
+            names.update(pc.unique(behind["group"]).to_pylist())
     return {name for name in names if name is not None}
 
 

@@ -1,6 +1,7 @@
 """The content of a snapshot, `_batches/<id>.json`: all files of the history, and how far it goes.
 
-    {"version": 2, "id": 12, "cluster": "…", "topic_id": "…", "removed_until": null,
+    {"version": 3, "id": 12, "cluster": "…", "topic_id": "…", "removed_until": null,
+     "searched": {"7": 1200},
      "log_partitions": {"7": {"end": 1200, "state": "state/7/1200-5f0a.arrow",
                               "gaps": [[100, 140, false, false]], "open_commits": 0}},
      "files": [{"path": "commits/7-0-1200-5f0a.parquet", "rows": 900, "bytes": 14000,
@@ -20,7 +21,7 @@ from kohort.history.gaps import Gap
 if TYPE_CHECKING:
     from kohort.history.state import State
 
-VERSION: Final = 2
+VERSION: Final = 3
 MAX_GAPS: Final = 100
 """Gaps of a log partition that a snapshot names, so that it stays small."""
 
@@ -97,12 +98,19 @@ class Snapshot:
     removed_until_ms: int | None = None
     """Time before which rows were removed; None: all rows are kept."""
     log_partitions: dict[int, StoredState] = field(default_factory=dict)
+    searched: dict[int, int] = field(default_factory=dict)
+    """Log partition → offset up to which findings were looked for."""
     files: tuple[StoredFile, ...] = ()
     retired: tuple[RetiredFile, ...] = ()
 
     def ends(self) -> dict[int, int]:
         """Log partition → next offset to read."""
         return {number: stored.end for number, stored in self.log_partitions.items()}
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether findings were looked for in all records."""
+        return all(self.searched.get(number, 0) >= end for number, end in self.ends().items())
 
     def paths(self) -> set[str]:
         """All files that readers of this or an earlier snapshot may need."""
@@ -125,6 +133,7 @@ class Snapshot:
                     str(number): stored.to_json()
                     for number, stored in sorted(self.log_partitions.items())
                 },
+                "searched": {str(number): end for number, end in sorted(self.searched.items())},
                 "files": list(map(file_to_json, self.files)),
                 "retired": [{"path": file.path, "at": file.at_ms} for file in self.retired],
             }
@@ -149,6 +158,7 @@ class Snapshot:
                     int(number): StoredState.from_json(stored)
                     for number, stored in values["log_partitions"].items()
                 },
+                searched={int(number): end for number, end in values["searched"].items()},
                 files=tuple(map(file_from_json, values["files"])),
                 retired=tuple(RetiredFile(file["path"], file["at"]) for file in values["retired"]),
             )

@@ -4,14 +4,17 @@ import logging
 
 import pytest
 
-from findings.group_log import GROUP
+from findings.group_log import GROUP, sampled
+from findings.test_commit_rules import group as quiet_group
+from findings.test_lag_rules import growing
 from findings.test_member_rules import flapping
 from history.test_finding_files import Builds
 from kohort.history_files.directory import opened_for_writing
 from kohort.history_files.finding_files import stored_findings
+from kohort.history_files.samples import add_samples
 from kohort.spark import history
 from kohort.spark.history import finding
-from kohort.spark.history.finding import FindingSearch
+from kohort.spark.history.finding import FIRST_LOOK_S, FindingSearch
 
 
 @pytest.fixture
@@ -46,6 +49,47 @@ def test_a_search_that_fails_leaves_the_history_whole(builds, monkeypatch, caplo
         search.after_batch(at_once=True)
         assert directory.current.files
     assert "findings are missing; the other tables are whole" in caplog.text
+
+
+def test_the_first_search_is_of_what_a_killed_build_left_too(builds):
+    with opened_for_writing(builds.files, 0) as directory:
+        builds.fold(directory, len(builds.log.rows))  # and is killed
+    with opened_for_writing(builds.files, 0) as directory:
+        FindingSearch(directory, lambda: 0).after_batch(at_once=True)
+        assert "flapping-member" in {each.id for each in stored_findings(directory)}
+
+
+def test_a_group_that_does_not_change_is_searched_after_ever_longer_times(builds, monkeypatch):
+    clock, searches = [0.0], []
+    monkeypatch.setattr(
+        finding, "add_findings", lambda _, groups, __: searches.append((clock[0], set(groups)))
+    )
+    with opened_for_writing(builds.files, 0) as directory:
+        search = FindingSearch(directory, lambda: 0, lambda: clock[0])
+        builds.fold(directory, len(builds.log.rows))
+        for minute in range(2 * 24 * 60):
+            clock[0] = 60.0 * minute
+            search.after_batch()
+            search.end_batch()
+    assert {group for _, groups in searches for group in groups} == {GROUP}
+    minutes = [int(seconds) // 60 for seconds, _ in searches]
+    assert minutes == [0, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024]
+
+
+def test_a_group_that_stops_as_a_whole_is_found_by_its_samples(tmp_path):
+    builds, clock = Builds(tmp_path / "out", quiet_group()), [0.0]
+    with opened_for_writing(builds.files, 0) as directory:
+        search = FindingSearch(directory, lambda: 0, lambda: clock[0])
+        builds.fold(directory, len(builds.log.rows))
+        search.after_batch()
+        assert stored_findings(directory) == []
+        stopped_at = builds.log.now
+        builds.log.now += 300
+        add_samples(directory, sampled(builds.log, growing, since=stopped_at).to_batches(), 0)
+        clock[0] = FIRST_LOOK_S
+        search.after_batch()
+        found = {(each.id, each.subject) for each in stored_findings(directory)}
+    assert found == {("stopped", f"orders-{number}") for number in range(6)}
 
 
 @pytest.mark.clients

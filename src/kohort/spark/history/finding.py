@@ -6,15 +6,23 @@ from collections.abc import Callable
 from typing import Final
 
 from kohort.history_files.directory import WritableHistory
-from kohort.history_files.finding_files import add_findings, changed_groups
+from kohort.history_files.finding_files import add_findings, changed_groups, unsearched_groups
 
 WAIT: Final = 20
 """Times the duration of a search that the next one waits: it takes at most 5 % of the time."""
+FIRST_LOOK_S: Final = 120.0
+"""A group that has not changed for so long is searched again: it may have stopped."""
+LAST_LOOK_S: Final = 24 * 3_600.0
+"""Later it is not: its last change leaves the time that is searched."""
 _log: Final = logging.getLogger("kohort.history")
 
 
 class FindingSearch:
-    """Looks at the groups that batches changed; those of skipped batches with the next search."""
+    """Looks at the groups that batches changed; those of skipped batches with the next search.
+
+    The first search is of those, too, that an earlier build left unsearched. A group that stops
+    changes no more: it is searched again 2, 4, 8 … minutes after its last change.
+    """
 
     def __init__(
         self,
@@ -26,11 +34,14 @@ class FindingSearch:
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._paths = history.current.paths()
+        self._has_leftovers = not history.current.is_searched
         self._groups: set[str] = set()
+        self._quiet: dict[str, tuple[float, float]] = {}
+        """Group → when it changed last, and when it is searched again if it does not change."""
         self._next = monotonic()
 
     def after_batch(self, *, at_once: bool = False) -> None:
-        """A batch is visible. Search, unless the last search was too short ago for its duration.
+        """A batch or samples are visible. Search, unless the last search was too short ago.
 
         `at_once`: in any case. Call it before files are merged.
         """
@@ -40,15 +51,34 @@ class FindingSearch:
             _log.exception("findings are missing; the other tables are whole")
 
     def _after_batch(self, at_once: bool) -> None:
-        files = self._history.current.files
-        new = [file for file in files if file.path not in self._paths]
-        self._groups |= changed_groups(self._history, new)
         began = self._monotonic()
-        if self._groups and (at_once or began >= self._next):
-            add_findings(self._history, self._groups, self._now_ms())
+        changed = self._changed()
+        self._groups |= changed
+        self._quiet |= dict.fromkeys(changed, (began, began + FIRST_LOOK_S))
+        due = self._groups | {group for group, (_, at) in self._quiet.items() if at <= began}
+        if due and (at_once or began >= self._next):
+            add_findings(self._history, due, self._now_ms())
             self._groups.clear()
+            self._plan_quiet(began)
             now = self._monotonic()
             self._next = now + WAIT * (now - began)
+
+    def _changed(self) -> set[str]:
+        """The groups of new files, and once those that an earlier build left."""
+        files = self._history.current.files
+        new = [file for file in files if file.path not in self._paths]
+        changed = changed_groups(self._history, new)
+        if self._has_leftovers:
+            changed |= unsearched_groups(self._history)
+            self._has_leftovers = False
+        return changed
+
+    def _plan_quiet(self, now: float) -> None:
+        """Groups that have just been searched come again when twice the time has passed."""
+        for group in [name for name, (_, at) in self._quiet.items() if at <= now]:
+            since, _ = self._quiet.pop(group)
+            if 2 * (now - since) <= LAST_LOOK_S:
+                self._quiet[group] = since, now + (now - since)
 
     def end_batch(self) -> None:
         """Files were merged: those that are there now are not new."""

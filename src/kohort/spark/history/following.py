@@ -163,12 +163,13 @@ class _Stream:
             raise KohortError(_first_line(failure))
 
     def _maybe_store_samples(self) -> None:
-        """Store the samples of the last minute, unless a micro-batch runs, which does so itself."""
+        """Store the samples of the last minute and search, unless a micro-batch does so now."""
         if self._sampler is None or not self._sampler.is_due(STORE_SAMPLES_S):
             return
         if self._in_batch.acquire(blocking=False):
             try:
                 self._store_samples()
+                self._search.after_batch()
             finally:
                 self._in_batch.release()
 
