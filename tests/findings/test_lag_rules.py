@@ -98,6 +98,16 @@ def test_a_partition_without_records_is_not_stopped():
     assert lag_findings(log, ends) == []
 
 
+def test_a_record_that_has_just_come_after_a_pause_of_the_topic_is_no_stop():
+    def ends(partition: TopicPartition, time: float) -> tuple[int, int]:
+        late = int(time > HOUR + 525)
+        return (0, 18_000 + late) if partition == tp(0) else growing(partition, time)
+
+    log = group()
+    log.work(600, without=[tp(0)])
+    assert lag_findings(log, ends) == []
+
+
 def test_a_group_without_members_is_not_stopped():
     log = group()
     log.leave(*log.members.values())
@@ -163,6 +173,35 @@ def test_retention_far_behind_the_group_loses_nothing():
     log = group()
     log.work(600, rates={tp(0): 1})
     assert "data-loss" not in {each.id for each in lag_findings(log)}
+
+
+def closing_in(pace: float, head_start: int):
+    """Retention of orders-0 removes so many records a second, those of a minute at once."""
+
+    def ends(partition: TopicPartition, time: float) -> tuple[int, int]:
+        start = int(pace * (time // 60 * 60)) - head_start if partition == tp(0) else 0
+        return max(start, 0), growing(partition, time)[1]
+
+    return ends
+
+
+def slow() -> GroupLog:
+    """It reads one record of orders-0 in a second, a fifth of what comes."""
+    log = group()
+    log.work(600, rates={tp(0): 1})
+    return log
+
+
+def test_retention_that_will_reach_the_commit_within_hours_is_foretold():
+    (finding,) = lag_findings(slow(), closing_in(RATE, head_start=3_000))
+    assert (finding.id, finding.subject, finding.severity) == ("data-loss", "orders-0", "error")
+    assert finding.text.startswith("retention reaches the committed offset of orders-0 in 2 min 2")
+    assert finding.until == at(HOUR + 600)
+    assert finding.evidence
+
+
+def test_retention_that_needs_days_to_reach_the_commit_is_not():
+    assert lag_findings(slow(), closing_in(1.02, head_start=0)) == []
 
 
 def departed(days: float) -> GroupLog:

@@ -18,7 +18,7 @@ FINE = {
     "commit_time": AT - 15 * SECOND, "commit_gap_ms": 5_000, "repeats": 0, "grown": 5,
     "grown_repeated": 5, "rewound": 0,
 }  # fmt: skip
-SILENT = {"commit_time": AT - 61 * SECOND}
+SILENT = {"commit_time": AT - 61 * SECOND, "lag_ms": 61_000}
 LAGS = {"lag": 5_000, "lag_ms": 61_000, "trend": "growing"}
 STALLS = {"repeats": 9}
 REWINDS = {"rewound": 1}
@@ -51,6 +51,9 @@ def status(row, **options):
         (SILENT | {"commit_gap_ms": 20_000}, "ok"),
         (SILENT | {"commit_gap_ms": 12_000}, "stopped"),
         (SILENT | {"commit_gap_ms": None}, "stopped"),
+        (SILENT | {"lag_ms": None}, "stopped"),
+        (SILENT | {"lag_ms": 50_000}, "ok"),  # the sample is 10 s old
+        (SILENT | {"lag_ms": 50_001}, "stopped"),
         (REWINDS, "rewind"),
         (REWINDS | {"lag": 0}, "rewind"),
         (STALLS, "stall"),
@@ -59,6 +62,7 @@ def status(row, **options):
         (STALLS | {"lag": 0}, "ok"),
         (LAGS, "warn"),
         (LAGS | {"lag_ms": None}, "warn"),
+        (LAGS | {"commit_gap_ms": 30_500}, "ok"),
         (LAGS | {"lag": 1_000}, "ok"),
         (LAGS | {"lag_ms": 60_000}, "ok"),
         (LAGS | {"trend": "steady"}, "ok"),
@@ -81,7 +85,7 @@ def test_each_rule_has_its_status(row, expected):
 def test_the_first_rule_that_fits_counts():
     rules: list[tuple[str, dict[str, object]]] = [
         ("unknown", {"time": AT - timedelta(hours=1)}), ("stopped", SILENT), ("rewind", REWINDS),
-        ("stall", STALLS), ("warn", LAGS), ("loss", LOSES),
+        ("stall", STALLS), ("loss", LOSES), ("warn", LAGS),
     ]  # fmt: skip
     for first in range(len(rules)):
         row = {name: value for _, rule in reversed(rules[first:]) for name, value in rule.items()}

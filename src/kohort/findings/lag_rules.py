@@ -56,7 +56,9 @@ def _is_stopped(facts: Facts, series: LagSeries) -> Array:
     limits = facts.thresholds
     gaps_us = np.maximum(series.commit_gap_ms, 0) * MS_US * limits.stop_gaps
     most_us = np.maximum(limits.stop_s * 1_000_000, gaps_us)
-    is_stopped = are_stopped(series.lag, series.grown, series.silence_us(), most_us)
+    is_stopped = are_stopped(
+        series.lag, series.grown, series.silence_us(), series.lag_ms * MS_US, most_us
+    )
     return is_stopped & (series.commit_time != UNKNOWN) & facts.are_known(series.time)
 
 

@@ -5,12 +5,12 @@ Of Burrow's rules, those that told false alarms or missed are sharper. The first
 | status | rule |
 |---|---|
 | `unknown` | there is no sample near the moment, the topic was recreated, or records are missing |
-| `stopped` | no commit for 60 s and 5 usual gaps, while records were produced that are unread |
+| `stopped` | no commit for 60 s and 5 usual gaps, and a record is unread for as long |
 | `empty` | the same, and the group has no members |
 | `rewind` | the offset is lower than one of the last ten commits, and has not passed it again |
 | `stall` | ten commits of one offset, while records were produced that are unread |
-| `warn` | over both limits, of records and of time, and the lag grows |
 | `loss` | retention has removed unread records, or does so within 6 hours |
+| `warn` | lag over 1,000 records, over 60 s and over 2 usual gaps, and it grows |
 | `ok` | none of them |
 
 Commits count that are a second or more apart. A lag is that of the last sample: a group that
@@ -38,7 +38,7 @@ from kohort.history.numbering import (
 from kohort.history.sample_rows import GRID
 from kohort.history.schema import STATUS, TIME
 
-STATUSES: Final = ("ok", "loss", "warn", "stall", "rewind", "empty", "stopped", "unknown")
+STATUSES: Final = ("ok", "warn", "loss", "stall", "rewind", "empty", "stopped", "unknown")
 """Their order is that of the rules, backwards."""
 REPEATS: Final = 9
 """Of ten commits, nine repeat the first."""
@@ -53,6 +53,8 @@ class StatusLimits:
     """Records; of `warn`."""
     lag_ms: int = 60_000
     """Of `warn`. A lag in time that is not known is over it."""
+    lag_gaps: int = 2
+    """Of `warn`, in usual gaps between commits: between two of them the lag grows."""
     silence_ms: int = 60_000
     """Of `stopped`."""
     silent_gaps: int = 5
@@ -115,15 +117,18 @@ def _statuses(rows: pa.Table, at_ms: int, limits: StatusLimits) -> Numbers:
     loss_ms = integers(rows["loss_ms"])
     is_growing = pc.fill_null(pc.equal(rows["trend"], "growing"), False).to_numpy()
     rules = {
+        "warn": (lag > limits.lag)
+        & ((lag_ms == NONE) | (lag_ms > np.maximum(limits.lag_ms, limits.lag_gaps * gap)))
+        & is_growing,
         "loss": (integers(rows["lost"]) > 0)
         | ((loss_ms != NONE) & (loss_ms < limits.loss_ms) & (lag > 0)),
-        "warn": (lag > limits.lag) & ((lag_ms == NONE) | (lag_ms > limits.lag_ms)) & is_growing,
         "stall": are_stalled(lag, integers(rows["repeats"]), integers(rows["grown_repeated"])),
         "rewind": integers(rows["rewound"]) > 0,
         "stopped": are_stopped(
             lag,
             integers(rows["grown"]),
             silence,
+            np.where(lag_ms == NONE, NONE, lag_ms + age),
             np.maximum(limits.silence_ms, limits.silent_gaps * gap),
         ),
         "unknown": (lag == NONE) | (age > np.where(is_grid, limits.grid_age_ms, limits.age_ms)),
@@ -139,9 +144,16 @@ def are_stalled(lag: Numbers, repeats: Numbers, grown_repeated: Numbers) -> Numb
     return (lag > 0) & (repeats >= REPEATS) & (grown_repeated > 0)
 
 
-def are_stopped(lag: Numbers, grown: Numbers, silence: Numbers, most: Numbers) -> Numbers:
-    """Whether the last commit is longer ago than `most`, while records came that are unread."""
-    return (lag > 0) & (grown > 0) & (silence > most)
+def are_stopped(
+    lag: Numbers, grown: Numbers, silence: Numbers, unread: Numbers, most: Numbers
+) -> Numbers:
+    """Whether the last commit is longer ago than `most`, while records came that are unread.
+
+    `unread`: how long the oldest of them waits, negative if that is not known. Where records come
+    rarely, the last commit is long ago when one comes.
+    """
+    waits = (unread < 0) | (unread > most)
+    return (lag > 0) & (grown > 0) & (silence > most) & waits
 
 
 def _is_in(rows: pa.Table, groups: Collection[str]) -> Numbers:
