@@ -1,15 +1,21 @@
 """Lag in time by sampled ends and by timestamps of the log, on a server in the process."""
 
+import asyncio
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from effort import examples
+from kohort.cli import app
 from kohort.client import Producer
+from kohort.client.admin import time_lags
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.offset_and_metadata import OffsetAndMetadata
@@ -207,6 +213,88 @@ async def test_sampling_and_a_scrape_of_10_000_partitions_take_bounded_turns(
     scrape_ms, _ = await longest_turn_ms(broker.observer.metrics(""))
     assert sampling_ms < BOUND_MS
     assert scrape_ms < BOUND_MS
+
+
+# --- one group, shown in three ways
+
+
+Shown: TypeAlias = dict[int, tuple[int | None, int, int | None]]
+"""Partition → lag, lost offsets, and lag in ms."""
+
+
+async def described(broker: Broker, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The partitions of the group as `kohort groups describe` has them."""
+    words = ["groups", "describe", G, "-b", str(broker.address), "--output", "json"]
+    assert await asyncio.to_thread(app.run, words) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    rows: list[dict[str, Any]] = entry["offsets"]
+    return rows
+
+
+async def scraped(broker: Broker) -> Shown:
+    """The same figures from the metrics."""
+    text = (await broker.observer.metrics("")).body.decode()
+    values: dict[str, dict[int, float]] = defaultdict(dict)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.labels.get("group") == G and "partition" in sample.labels:
+                values[sample.name][int(sample.labels["partition"])] = sample.value
+    return {
+        number: (
+            int(lag),
+            int(values["kohort_group_lost_offsets"].get(number, 0)),
+            round(values["kohort_group_lag_seconds"][number] * 1000),
+        )
+        for number, lag in values["kohort_group_lag"].items()
+    }
+
+
+def figures(rows: list[dict[str, Any]]) -> Shown:
+    return {row["partition"]: (row["lag"], row["lost"], row["lag_ms"]) for row in rows}
+
+
+async def test_describe_metrics_and_the_view_of_a_group_agree_at_one_time(
+    broker: Broker,
+    admin: Admin,
+    clock: SetClock,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    behind, caught_up, passed, stale, markers, between = (
+        TopicPartition("lags", number) for number in range(6)
+    )
+    clock_of_describe = SimpleNamespace(time_ns=lambda: clock.time * 1_000_000)
+    monkeypatch.setattr(time_lags, "time", clock_of_describe)
+    await admin.create_topic("lags", partitions=6)
+    offsets = {behind: 50, caught_up: 110, passed: 3, stale: 500, markers: 1, between: 53}
+    for tp, offset in offsets.items():
+        await commit(admin, offset, tp)
+    for minute in range(11):
+        clock.time = NOON + minute * 60_000
+        await broker.observer.end_samples.sample()
+        for tp in (behind, caught_up, passed, stale, between):
+            append(broker, 10, clock.time, tp)
+    await admin.delete_records({passed: 50})
+    async with Producer(admin.cluster, transactional_id="t") as producer, producer.transaction():
+        await producer.send_and_wait("lags", b"", partition=markers.partition)
+    clock.time += 30_000
+    rows = await described(broker, capsys)
+    view = json.loads((await broker.observer.group(G)).body)["offsets"]
+    assert {row["partition"]: row["case"] for row in rows} == {
+        row["partition"]: row["case"] for row in view
+    }
+    exact = {
+        behind.partition: (60, 0, 330_000),
+        caught_up.partition: (0, 0, 0),
+        passed.partition: (60, 47, 330_000),
+        stale.partition: (0, 0, 0),
+        markers.partition: (0, 0, 0),
+    }
+    # The server samples: within a minute it takes for granted that records came evenly.
+    assert figures(rows) == exact | {between.partition: (57, 0, 330_000)}
+    assert figures(view) == exact | {between.partition: (57, 0, 312_000)}
+    assert view[between.partition]["confidence_ms"] == 30_000
+    assert await scraped(broker) == figures(view)
 
 
 # --- one ring
