@@ -1,6 +1,7 @@
 """Logs of groups as a broker has them, read without a Spark session, and histories of them."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,19 +11,19 @@ from kohort.client.admin import Admin
 from kohort.history.schema import RECORDS
 from kohort.log.partition_mark import base64_id
 from kohort.spark.batch import BatchReader
+from kohort.spark.history.sources import broker_options
 from kohort.spark.options import parse_read
 
 LOG = "__consumer_offsets"
 
 
-def by_broker(address: str) -> dict[int, pa.Table]:
-    """The records of each log partition, as Spark's tasks read them."""
-    options = {
-        "kafka.bootstrap.servers": address,
-        "subscribe": LOG,
-        "includeBatchFields": "true",
-    }
-    reader = BatchReader(parse_read(options, streaming=False))
+def by_broker(source: str | Mapping[str, str]) -> dict[int, pa.Table]:
+    """The records of each log partition, as Spark's tasks read them.
+
+    `source`: bootstrap servers, or options of a client.
+    """
+    kafka = {"bootstrap.servers": source} if isinstance(source, str) else source
+    reader = BatchReader(parse_read(broker_options(kafka), streaming=False))
     tables: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for partition in reader.partitions():
         for batch in reader.read(partition):

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from history.folded import OPTIONS
 from history.offset_logs import LOG_PARTITION, Record, batch_of
 from history.recorded import Recording
+from kohort.history.group_fold import GroupOptions
 from kohort.history_files.building import Tasks, add_batch, planned, steps
 from kohort.history_files.directory import opened_for_writing
 from kohort.history_files.file_system import LocalFiles
@@ -28,6 +29,7 @@ def build_logs(
     *,
     cluster: str | None = None,
     topic_id: str | None = None,
+    options: GroupOptions = OPTIONS,
 ) -> None:
     """Build the history of these records by log partition, in batches of `limit` records."""
     files = LocalFiles(directory)
@@ -41,7 +43,7 @@ def build_logs(
         return logs[log_range.log_partition].filter(in_range).to_batches(max_chunksize=100)
 
     def run(tasks):
-        return [fold_ranges(files, ranges, read, OPTIONS) for ranges in tasks]
+        return [fold_ranges(files, ranges, read, options) for ranges in tasks]
 
     with opened_for_writing(files, 0) as history:
         for batch_ends in steps(planned(history.current, {}, ends), limit):

@@ -16,6 +16,9 @@ _DAY: Final = timedelta(days=1)
 _STILL_THERE: Final = "still there"
 OUT_OF_POLL_LOOP: Final = "out of the poll loop"
 VANISHED: Final = "vanished"
+REPLACED: Final = "replaced"
+_LOOK_THE_SAME: Final = "; several processes with this group.instance.id look the same"
+"""A classic group keeps the client id and host of the first one, and logs them for all."""
 _REGULAR: Final = 1.5
 """So many usual gaps between commits go into a timeout: else a silence says nothing."""
 _SOON: Final = 5
@@ -39,11 +42,11 @@ def flapping_member(facts: Facts) -> Iterator[Finding]:
         for episode in episodes(times, limits.flapping_joins, window):
             rows = joins[episode.start : episode.stop]
             since, until = rows[0]["from"], rows[-1]["from"]
-            ends = tally([row["ended_by"] or _STILL_THERE for row in rows])
+            ends = [row["ended_by"] or _STILL_THERE for row in rows]
             yield facts.finding(
                 "flapping-member", client.label, since, until,
                 f"{client.label} joined {len(rows)} times in {span(until - since)}; its members "
-                f"ended by: {ends}",
+                f"ended by: {tally(ends)}{_LOOK_THE_SAME if REPLACED in ends else ''}",
                 positions(rows, "from_offset"),
             )  # fmt: skip
 
