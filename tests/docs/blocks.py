@@ -35,6 +35,9 @@ RUNNERS: Final = {
         "docs/errors.md python", "docs/operations.md python", "docs/testing.md python",
     ),
 
+    "tests/docs/test_history_blocks.py": (
+        "docs/history.md yaml", "docs/history.md ini", "docs/history.md crontab",
+    ),
     "tests/docs/test_log_blocks.py": ("docs/operations.md text",),
     "tests/docs/test_secured_blocks.py": ("docs/security.md console", "examples/*.md sh"),
     "tests/docs/test_shell_blocks.py": (
@@ -42,6 +45,7 @@ RUNNERS: Final = {
         "docs/conformance.md sh", "docs/spark.md sh", "packages/*.md sh",
     ),
     "tests/docs/test_source_blocks.py": ("docs/conformance.md python", "docs/design.md text"),
+    "tests/interop/test_history_acls.py": ("docs/history.md bash",),
     "tests/server/logging/test_audit.py": ("docs/security.md json",),
     "tests/server/config/test_config.py": ("* toml",),
     "tests/server/monitoring/test_observer.py": ("docs/operations.md json",),
