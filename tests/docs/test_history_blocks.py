@@ -27,7 +27,7 @@ def kohort_commands(code: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_its_commands_have_options_that_kohort_reads(block: Block) -> None:
+def test_commands_of_a_block_have_options_that_kohort_reads(block: Block) -> None:
     for arguments in kohort_commands(block.code):
         parser = argparse.ArgumentParser()
         history.add_arguments(parser)
@@ -45,7 +45,7 @@ def test_service_crontab_and_cron_job_build_and_check() -> None:
 
 
 @pytest.mark.parametrize("block", of("yaml"), ids=str)
-def test_its_yaml_is_a_document(block: Block) -> None:
+def test_yaml_of_a_block_is_a_document(block: Block) -> None:
     assert isinstance(yaml.safe_load(block.code), dict)
 
 
