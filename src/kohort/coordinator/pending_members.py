@@ -78,6 +78,12 @@ class PendingMembers:
         """Whether any id is awaited."""
         return bool(self._awaited)
 
+    def awaited(self) -> Iterator[PendingMember]:
+        """The ids that the join phase waits for."""
+        for own_ids in self._awaited.values():
+            for member_id in own_ids.values():
+                yield self._members[member_id]
+
     def awaits(self, connection: ConnectionId) -> bool:
         """Whether an id that was assigned on this connection is awaited."""
         return connection in self._awaited
