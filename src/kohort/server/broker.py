@@ -13,7 +13,7 @@ It is the server of `kohort serve`, and of programs that embed one:
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -107,12 +107,15 @@ class Broker:
         worker: Worker | None = None,
         shared: ClusterBackend | None = None,
         sockets: Path | None = None,
+        intercept: Callable[[Dispatch], Dispatch] | None = None,
     ) -> None:
         """`worker`: this server is one of several, and `config` is that of this one.
 
         `shared` is what several nodes share, each with a `config` of its own; they talk to each
         other by Unix sockets in the directory `sockets`, or by their listeners. With logs in
         PostgreSQL, it is the database.
+
+        `intercept` replaces the function that handles each request; a test kit can refuse requests.
         """
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
@@ -133,6 +136,7 @@ class Broker:
                 http_socket=None if worker is None else worker.http_socket,
             )
         self.listener = Listeners(ConnectionLimits.of(self.config))
+        self._intercept = intercept
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
         self.lost = asyncio.Event()
@@ -194,9 +198,11 @@ class Broker:
 
     @property
     def _dispatch(self) -> Dispatch:
-        dispatch = self.dispatcher.dispatch
+        dispatch: Dispatch = self.dispatcher.dispatch
         node = self._cluster
-        return node.with_lease_check(dispatch) if isinstance(node, SharedNode) else dispatch
+        if isinstance(node, SharedNode):
+            dispatch = node.with_lease_check(dispatch)
+        return dispatch if self._intercept is None else self._intercept(dispatch)
 
     @property
     def _handler_module(self) -> HandlerModule:
