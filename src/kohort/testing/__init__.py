@@ -1,6 +1,6 @@
-"""The test kit: a server process; the group coordinator, and nodes of a cluster, on test clocks.
+"""The test kit: Kafka in the test process, as a process, and its parts on clocks of the test.
 
-    from kohort.testing import Bench, ServerProcess
+    from kohort.testing import EmbeddedKafka
 
 The names here are the public ones. Each is imported from its module when it is first used.
 """
@@ -10,19 +10,35 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kohort.testing.bench import Bench, Call
+    from kohort.testing.embedded.async_embedded_kafka import AsyncEmbeddedKafka
+    from kohort.testing.embedded.embedded_kafka import EmbeddedKafka
     from kohort.testing.nodes import Node, Nodes
     from kohort.testing.server_process import ServerProcess, ServerProcessError
+    from kohort.testing.unittest_mixin import KafkaTestMixin
 
 _MODULES: Final = {
+    "AsyncEmbeddedKafka": "kohort.testing.embedded.async_embedded_kafka",
     "Bench": "kohort.testing.bench",
     "Call": "kohort.testing.bench",
+    "EmbeddedKafka": "kohort.testing.embedded.embedded_kafka",
+    "KafkaTestMixin": "kohort.testing.unittest_mixin",
     "Node": "kohort.testing.nodes",
     "Nodes": "kohort.testing.nodes",
     "ServerProcess": "kohort.testing.server_process",
     "ServerProcessError": "kohort.testing.server_process",
 }
 
-__all__ = ["Bench", "Call", "Node", "Nodes", "ServerProcess", "ServerProcessError"]
+__all__ = [
+    "AsyncEmbeddedKafka",
+    "Bench",
+    "Call",
+    "EmbeddedKafka",
+    "KafkaTestMixin",
+    "Node",
+    "Nodes",
+    "ServerProcess",
+    "ServerProcessError",
+]
 
 # Type checkers take a module with __getattr__ for one that has any name.
 if not TYPE_CHECKING:

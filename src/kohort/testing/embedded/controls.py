@@ -1,0 +1,288 @@
+"""The part of an embedded Kafka in which nothing waits for clients or for time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from kohort.errors import KohortError
+from kohort.testing.embedded.clients import identify
+from kohort.testing.embedded.embedded_server import EmbeddedServer
+from kohort.testing.embedded.faults import (
+    Fault,
+    cutting,
+    delaying,
+    find_api,
+    find_error,
+    refusal,
+)
+from kohort.testing.embedded.running_server import RunningServer
+from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
+
+Predicate: TypeAlias = Callable[[Any], bool] | None
+"""Of a decoded request, an object with the fields of Kafka's schema in snake case."""
+
+SETTLE_S: Final = 0.025
+"""Time beyond that of `advance`, in which the server does what is due; it defers work by 20 ms."""
+
+
+class Controls:
+    """Topics, records, clients and faults of an embedded server.
+
+    Each method returns within milliseconds, so it may also be called on an event loop. Any thread
+    may call it.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        directory: Path | None = None,
+    ) -> None:
+        """`settings` are settings of the server by Kafka's names, added to those for tests.
+
+        Records are in memory, or in `directory`, where they survive `restart`.
+        """
+        self._settings = dict(settings or {})
+        self._directory = directory
+        self._running: RunningServer | None = None
+        self._numbers = count(1)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.bootstrap if self._running else 'not started'}>"
+
+    def _open(self) -> None:
+        self._running = RunningServer(self._settings, self._directory)
+
+    def _close(self) -> None:
+        if self._running is not None:
+            self._running.close()
+
+    @property
+    def _server(self) -> RunningServer:
+        if self._running is None:
+            raise KohortError("the embedded Kafka is not started: use it in a with block")
+        return self._running
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._running is not None and not self._running.is_closed
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT for clients. It has a free port of 127.0.0.1."""
+        return self._server.call(lambda server: server.broker.bootstrap)
+
+    @property
+    def timeline(self) -> str:
+        """The latest events with the server's time: rebalances, faults, kills, advanced time."""
+        return str(self._server.timeline)
+
+    # --- topics ---
+
+    def name(self, prefix: str) -> str:
+        """A name that no earlier call returned: for topics and groups of tests with one server."""
+        return f"{prefix}-{next(self._numbers)}"
+
+    def topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic; returns its name. Raises KafkaError, such as TOPIC_ALREADY_EXISTS."""
+        self._server.call(lambda server: server.create_topic(name, partitions, configs or {}))
+        return name
+
+    def produce(
+        self,
+        topic: str,
+        *values: bytes | None,
+        key: bytes | None = None,
+        partition: int = 0,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> int:
+        """Append records to a partition; returns the offset of the first. Raises KafkaError."""
+        return self._server.call(
+            lambda server: append_records(
+                server.broker, topic, values, key=key, partition=partition, headers=headers
+            )
+        )
+
+    def records(self, topic: str) -> list[TopicRecord]:
+        """The committed records of a topic, by partition and offset. Raises KafkaError."""
+        return self._server.call(lambda server: read_records(server.broker, topic))
+
+    # --- clients ---
+
+    def kill(
+        self,
+        client: object = None,
+        *,
+        client_id: str | None = None,
+        member_id: str | None = None,
+    ) -> None:
+        """Cut the connections of a client, now and whenever it connects again.
+
+        The group learns of it only when the session of the member expires.
+
+        `client` is a consumer of confluent-kafka, aiokafka, kafka-python or `kohort.client` that
+        has joined a group: the connection to its coordinator is cut, by which it joins and commits.
+        Any other client is named by its client id, and loses all connections; so do other clients
+        with that id. Raises KohortError if the client tells neither id.
+        """
+        if client is not None:
+            client_id, member_id = identify(client)
+        elif client_id is None and member_id is None:
+            raise KohortError("kill a client: kill(consumer), kill(client_id=…), kill(member_id=…)")
+
+        def kill(server: EmbeddedServer) -> None:
+            cut = server.clients.kill(client_id=client_id, member_id=member_id)
+            server.timeline.add(f"killed {member_id or client_id}: {cut} connections")
+
+        self._server.call(kill)
+
+    def revive(self) -> None:
+        """Let all killed clients connect again, as after a partition of the network.
+
+        Those whose session has expired join again as new members.
+        """
+        self._server.call(lambda server: server.clients.revive())
+
+    def let_killed_leave(self) -> None:
+        """Let killed clients commit and leave, but not join: so they close without waiting.
+
+        A client that cannot reach its coordinator may take seconds to close. The fixtures of pytest
+        call this at the end of a test, before other fixtures are torn down.
+        """
+        self._server.call(lambda server: server.clients.let_leave())
+
+    # --- time ---
+
+    def freeze(self) -> None:
+        """Stop the server's time, until `resume`; only `advance` moves it on."""
+        self._server.call(lambda server: server.loop.freeze())
+
+    def resume(self) -> None:
+        """Let the server's time pass again, as fast as the machine's."""
+        self._server.call(lambda server: server.loop.resume())
+
+    def _advance(self, seconds: float) -> None:
+        async def advance(server: EmbeddedServer) -> None:
+            server.timeline.add(f"advance by {seconds:g} s")
+            await server.loop.advance(seconds + SETTLE_S)
+
+        self._server.run(advance)
+
+    def _advance_until(self, predicate: Callable[[], object], at_most_s: float) -> None:
+        started = self._server.call(lambda server: server.loop.time())
+        end = started + at_most_s
+        while not predicate():
+            now = self._server.call(lambda server: server.loop.time())
+            if now >= end:
+                raise AssertionError(
+                    f"not reached within {at_most_s:g} s of the server's time:\n{self.timeline}"
+                )
+            self._server.run(lambda server: server.loop.advance_to_next_timer(end))
+
+    # --- faults ---
+
+    def fail(
+        self,
+        api: str,
+        *,
+        error: str,
+        times: int | None = 1,
+        group: str | None = None,
+        client_id: str | None = None,
+        when: Predicate = None,
+        required: bool = True,
+    ) -> Fault:
+        """Respond to requests with an error, and do nothing else.
+
+        `api` and `error` have Kafka's names: `fail("OffsetCommit", error="NOT_COORDINATOR")`. The
+        next `times` requests of the API are concerned (None: all), or of those only the ones of a
+        group, a client id, or for which `when` returns true. A fault that no request has met is an
+        error at the end of the test unless `required` is false. Raises KohortError for unknown
+        names, and for an API that cannot be failed.
+        """
+        known = find_api(api)
+        code = find_error(error)
+        return self._add(
+            Fault(
+                api=known,
+                effect=refusal(known, code),
+                text=f"fails with {error}",
+                times=times,
+                group=group,
+                client_id=client_id,
+                when=when,
+                required=required,
+            )
+        )
+
+    def delay(
+        self,
+        api: str,
+        *,
+        seconds: float,
+        times: int | None = 1,
+        group: str | None = None,
+        client_id: str | None = None,
+        when: Predicate = None,
+        required: bool = True,
+    ) -> Fault:
+        """Handle requests after so many seconds of the server's time; else as `fail`."""
+        return self._add(
+            Fault(
+                api=find_api(api),
+                effect=delaying(seconds),
+                text=f"is delayed by {seconds:g} s",
+                times=times,
+                group=group,
+                client_id=client_id,
+                when=when,
+                required=required,
+            )
+        )
+
+    def drop(
+        self,
+        api: str,
+        *,
+        applied: bool = False,
+        times: int | None = 1,
+        group: str | None = None,
+        client_id: str | None = None,
+        when: Predicate = None,
+        required: bool = True,
+    ) -> Fault:
+        """Cut the connection instead of a response; else as `fail`.
+
+        The request has no effect, or with `applied` its whole effect: the client cannot know which.
+        """
+        return self._add(
+            Fault(
+                api=find_api(api),
+                effect=cutting(applied=applied),
+                text="is applied without a response" if applied else "is dropped",
+                times=times,
+                group=group,
+                client_id=client_id,
+                when=when,
+                required=required,
+            )
+        )
+
+    def _add(self, fault: Fault) -> Fault:
+        self._server.call(lambda server: server.faults.add(fault))
+        return fault
+
+    def clear_faults(self) -> None:
+        """Remove all faults."""
+        self._server.call(lambda server: server.faults.clear())
+
+    def verify_faults(self) -> None:
+        """Raise AssertionError if there is a required fault that no request has met."""
+        unmet = self._server.call(lambda server: server.faults.unmet())
+        if unmet:
+            faults = "; ".join(map(str, unmet))
+            raise AssertionError(f"faults that no request has met (required=True): {faults}")

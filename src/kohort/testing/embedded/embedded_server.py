@@ -1,0 +1,131 @@
+"""The server of an `EmbeddedKafka`, on the event loop of its thread."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kohort.coordinator.requests import OffsetCommit, OffsetToCommit
+from kohort.coordinator.responses import OffsetCommitResponse
+from kohort.errors import KafkaError, KohortError
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+from kohort.server.net import Exchange
+from kohort.testing.embedded.clients import Clients
+from kohort.testing.embedded.faults import Fault, Faults
+from kohort.testing.embedded.request_hook import RequestHook
+from kohort.testing.embedded.server_time import ServerClock, ServerTimeLoop
+from kohort.testing.embedded.timeline import Timeline
+from kohort.testing.embedded.topic_records import find_topic
+from kohort.types import Instant, TopicPartition
+
+DEFAULTS: Final[Mapping[str, object]] = {
+    "listeners": "127.0.0.1:0",
+    "storage": "memory",
+    "connections.max.idle.ms": -1,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1,
+    "group.consumer.min.session.timeout.ms": 1,
+    "group.consumer.min.heartbeat.interval.ms": 1,
+    "group.consumer.heartbeat.interval.ms": 100,
+    "group.consumer.assignment.interval.ms": 0,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
+}
+"""Settings for tests.
+
+Groups do not wait for more members, any session timeout is accepted, and a connection stays open
+while time is advanced.
+"""
+_COMMIT_VERSION: Final = 9
+
+
+class EmbeddedServer:
+    """A broker whose clients, faults and time a test controls."""
+
+    def __init__(
+        self, settings: Mapping[str, object], directory: Path | None, loop: ServerTimeLoop
+    ) -> None:
+        """`settings` are added to `DEFAULTS`. With a directory, the records are stored there.
+
+        Raises ConfigError.
+        """
+        stored = {} if directory is None else {"storage": "local", "log.dir": str(directory)}
+        self._settings = {**DEFAULTS, **stored, **settings}
+        self._keeps_port = "listeners" not in settings
+        self.loop = loop
+        self.clock = ServerClock(loop)
+        self.clients = Clients()
+        self.timeline = Timeline(self.clock)
+        self.faults = Faults(self._fault_met)
+        self.broker = self._new_broker()
+        loop.on_jump = self._keep_sessions
+
+    def _new_broker(self) -> Broker:
+        hook = RequestHook(self.clients, self.faults)
+        return Broker(Config(self._settings), clock=self.clock, intercept=hook)
+
+    async def start(self) -> None:
+        """Start the broker; returns when it serves all groups. Raises KohortError."""
+        await self.broker.start()
+        await self.broker.groups.loaded()
+        await self.broker.transactions.loaded()
+        self.broker.groups.on_rebalance.append(self.timeline.add_rebalance)
+
+    async def restart(self) -> None:
+        """Stop the broker, and start another one with its records on the same port.
+
+        Raises KohortError if the records are in memory.
+        """
+        if self._settings["storage"] == "memory":
+            raise KohortError(
+                "records in memory do not survive a restart: use EmbeddedKafka(directory=…), or "
+                "mark the test with @pytest.mark.kafka(disk=True)"
+            )
+        if self._keeps_port:
+            self._settings["listeners"] = self.broker.bootstrap
+        await self.broker.close()
+        self.broker = self._new_broker()
+        await self.start()
+        self.timeline.add("the server was restarted")
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Create a topic. Raises KafkaError."""
+        self.broker.controller.topics.create(name, partitions, configs)
+
+    async def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets of a group without members. Raises KafkaError."""
+        for topic, _ in offsets:
+            find_topic(self.broker, topic)
+        committed = self.loop.create_future()
+        self.broker.groups.submit(
+            OffsetCommit(
+                on_response=committed.set_result,
+                version=_COMMIT_VERSION,
+                group=group,
+                generation=-1,
+                member_id="",
+                instance_id=None,
+                offsets=tuple(
+                    OffsetToCommit(topic, partition, offset)
+                    for (topic, partition), offset in offsets.items()
+                ),
+            )
+        )
+        response: OffsetCommitResponse = await committed
+        for partition, error in response.results:
+            if error:
+                raise KafkaError(error, f"{group} cannot commit {TopicPartition(*partition)}")
+
+    def _keep_sessions(self, ms: int) -> None:
+        """Give connected members as much time as has passed: their clients do not see it pass.
+
+        A client on the machine's clock sends its next heartbeat after the same time as before.
+        """
+        for group_id, member_id in self.clients.connected_members():
+            group = self.broker.groups.group(group_id)
+            session = None if group is None else group.sessions.get(member_id)
+            if session is not None:
+                session.deadline = Instant(session.deadline + ms)
+
+    def _fault_met(self, fault: Fault, exchange: Exchange) -> None:
+        self.timeline.add(f"fault: {fault} (request of client {exchange.client_id!r})")

@@ -1,0 +1,45 @@
+"""Exchanges of an embedded server, whose requests are all seen by the test kit."""
+
+from collections.abc import Iterable
+from typing import Any, Self, cast
+
+from kohort.server.net import Connection, Exchange, RepeatedRequest
+
+
+class ObservedExchange(Exchange):
+    """An exchange whose request is dispatched again when it is repeated."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, exchange: Exchange) -> Self:
+        """The same exchange, of this class; the other one is not to be used any more."""
+        return cls(
+            exchange.connection,
+            exchange.api_key,
+            exchange.version,
+            exchange.correlation_id,
+            exchange.client_id,
+            exchange.size,
+        )
+
+    def cache_request(self, request: RepeatedRequest) -> None:
+        """A connection would handle repetitions by itself."""
+
+
+class CutExchange(ObservedExchange):
+    """An exchange whose connection is cut instead of the response."""
+
+    __slots__ = ()
+
+    def cut(self) -> None:
+        cast("Connection", self.connection).abort()
+
+    def respond(self, entity: Any) -> None:  # noqa: ARG002
+        self.cut()
+
+    def respond_encoded(self, body: object, errors: Iterable[int] = ()) -> None:  # noqa: ARG002
+        self.cut()
+
+    def end_without_response(self) -> None:
+        self.cut()

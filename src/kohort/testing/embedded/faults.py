@@ -1,0 +1,185 @@
+"""Faults: requests that an embedded server refuses, delays, or whose connection it cuts.
+
+    kafka.fail("OffsetCommit", error="NOT_COORDINATOR", times=2, group="billing")
+
+A fault meets the requests of one API that match it, until it has met `times` of them. Requests meet
+the faults in the order in which they were set, each at most one.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from kohort.errors import ErrorCode, KohortError
+from kohort.protocol.apis import APIS, Api
+from kohort.server.net import Dispatch, Exchange
+from kohort.testing.embedded.error_responses import REFUSABLE, error_response
+from kohort.testing.embedded.exchanges import CutExchange
+from kohort.util.text import did_you_mean, join_names
+
+Served: TypeAlias = Coroutine[Any, Any, None] | None
+"""What still has to run until a request has ended."""
+
+
+def api_name(api: Api) -> str:
+    """Kafka's name of an API: `OffsetCommit`."""
+    return "".join(map(str.capitalize, api.name.split("_")))
+
+
+_BY_NAME: Final = {api_name(api): api for api in APIS.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Intercepted:
+    """A request that met a fault."""
+
+    dispatch: Dispatch
+    exchange: Exchange
+    frame: bytes
+    body_at: int
+    request: Any
+    """The decoded request."""
+
+    def serve(self, exchange: Exchange | None = None) -> Served:
+        """Have the server handle it."""
+        return self.dispatch(exchange or self.exchange, self.frame, self.body_at)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Fault:
+    """One fault; `met` counts the requests that it has met."""
+
+    api: Api
+    effect: Callable[[Intercepted], Served]
+    text: str
+    """What it does to a request, for the timeline."""
+    times: int | None
+    """Number of requests that it meets; None: all."""
+    group: str | None
+    client_id: str | None
+    when: Callable[[Any], bool] | None
+    required: bool
+    """Whether a test fails if no request has met it."""
+    met: int = 0
+
+    def __str__(self) -> str:
+        narrowed = "".join(
+            f" {name}={value}"
+            for name, value in (("group", self.group), ("client_id", self.client_id))
+            if value is not None
+        )
+        return f"{api_name(self.api)}{narrowed} {self.text}"
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it meets no further request."""
+        return self.times is not None and self.met >= self.times
+
+    def matches(self, exchange: Exchange, request: Any) -> bool:
+        """Whether a request of its API meets it. Raises what the test's predicate raises."""
+        return (
+            (self.client_id is None or exchange.client_id == self.client_id)
+            and (self.group is None or self.group in groups_of(request))
+            and (self.when is None or self.when(request))
+        )
+
+
+class Faults:
+    """The faults of a server, in the order in which they were set."""
+
+    def __init__(self, on_met: Callable[[Fault, Exchange], None]) -> None:
+        self._faults: list[Fault] = []
+        self._on_met = on_met
+
+    def add(self, fault: Fault) -> None:
+        self._faults.append(fault)
+
+    def clear(self) -> None:
+        """Remove all faults."""
+        self._faults.clear()
+
+    def concern(self, api_key: int) -> bool:
+        """Whether a request of this API may meet a fault."""
+        return any(fault.api.key == api_key and not fault.is_spent for fault in self._faults)
+
+    def meet(self, exchange: Exchange, request: Any) -> Fault | None:
+        """The fault that this request meets, which is counted; None if it meets none."""
+        for fault in self._faults:
+            is_open = fault.api.key == exchange.api_key and not fault.is_spent
+            if is_open and fault.matches(exchange, request):
+                fault.met += 1
+                self._on_met(fault, exchange)
+                return fault
+        return None
+
+    def unmet(self) -> list[Fault]:
+        """The required faults that no request has met."""
+        return [fault for fault in self._faults if fault.required and not fault.met]
+
+
+def groups_of(request: Any) -> frozenset[str]:
+    """The groups that a request names."""
+    entries = getattr(request, "groups", None) or ()
+    named = [getattr(entry, "group_id", entry) for entry in entries]
+    return frozenset([*named, *([request.group_id] if hasattr(request, "group_id") else ())])
+
+
+def find_api(name: str) -> Api:
+    """The API of Kafka's name. Raises KohortError."""
+    if name not in _BY_NAME:
+        raise KohortError(f"no API {name!r}{did_you_mean(name, _BY_NAME)}")
+    return _BY_NAME[name]
+
+
+def find_error(name: str) -> ErrorCode:
+    """The error code of Kafka's name. Raises KohortError."""
+    names = {code.name.upper(): code for code in ErrorCode if code}
+    if name not in names:
+        raise KohortError(f"no error {name!r}{did_you_mean(name, names)}")
+    return names[name]
+
+
+def refusal(api: Api, error: ErrorCode) -> Callable[[Intercepted], Served]:
+    """Respond with an error instead of handling the request. Raises KohortError."""
+    if api.name not in REFUSABLE:
+        names = join_names((api_name(each) for each in APIS.values() if each.name in REFUSABLE), 99)
+        raise KohortError(
+            f"{api_name(api)} cannot be failed with an error, but can be delayed or dropped. These "
+            f"can be failed: {names}"
+        )
+
+    def refuse(met: Intercepted) -> Served:
+        exchange = met.exchange
+        if getattr(met.request, "acks", -1) == 0:  # Kafka has no response, and closes
+            exchange.close_with_reason("a Produce request without acks was refused")
+        else:
+            exchange.respond(error_response(exchange.api_key, exchange.version, met.request, error))
+        return None
+
+    return refuse
+
+
+def delaying(seconds: float) -> Callable[[Intercepted], Served]:
+    """Handle the request after so many seconds of the server's time."""
+
+    async def delay(met: Intercepted) -> None:
+        await asyncio.sleep(seconds)
+        later = met.serve()
+        if later is not None:
+            await later
+
+    return delay
+
+
+def cutting(*, applied: bool) -> Callable[[Intercepted], Served]:
+    """Cut the connection instead of the response; `applied`: after handling the request."""
+
+    def cut(met: Intercepted) -> Served:
+        exchange = CutExchange.of(met.exchange)
+        if applied:
+            return met.serve(exchange)
+        exchange.cut()
+        return None
+
+    return cut

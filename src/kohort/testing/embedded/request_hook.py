@@ -1,0 +1,53 @@
+"""Sees each request of an embedded server before it is handled."""
+
+from typing import Any, Final
+
+from kohort.protocol.apis import APIS
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.messages import decode_request
+from kohort.server.net import Dispatch, Exchange
+from kohort.testing.embedded.clients import MEMBER_APIS, Clients
+from kohort.testing.embedded.exchanges import ObservedExchange
+from kohort.testing.embedded.faults import Faults, Intercepted, Served
+
+_UNREADABLE: Final = object()
+
+
+class RequestHook:
+    """Cuts off killed clients, and lets requests meet faults: the `intercept` of a `Broker`."""
+
+    def __init__(self, clients: Clients, faults: Faults) -> None:
+        self._clients = clients
+        self._faults = faults
+
+    def __call__(self, dispatch: Dispatch) -> Dispatch:
+        def dispatch_observed(exchange: Exchange, frame: bytes, body_at: int) -> Served:
+            return self._serve(dispatch, exchange, frame, body_at)
+
+        return dispatch_observed
+
+    def _serve(self, dispatch: Dispatch, exchange: Exchange, frame: bytes, body_at: int) -> Served:
+        api_key = exchange.api_key
+        names_members, concerns_faults = api_key in MEMBER_APIS, self._faults.concern(api_key)
+        request = None
+        if names_members or concerns_faults:
+            request = _decoded(exchange, frame, body_at)
+        if request is _UNREADABLE:  # the server refuses it
+            return dispatch(exchange, frame, body_at)
+        if not self._clients.admit(exchange, request if names_members else None):
+            return None
+        observed = ObservedExchange.of(exchange)
+        fault = self._faults.meet(exchange, request) if concerns_faults else None
+        if fault is None:
+            return dispatch(observed, frame, body_at)
+        return fault.effect(Intercepted(dispatch, observed, frame, body_at, request))
+
+
+def _decoded(exchange: Exchange, frame: bytes, body_at: int) -> Any:
+    api = APIS.get(exchange.api_key)
+    if api is None or not api.serves(exchange.version):
+        return _UNREADABLE
+    try:
+        return decode_request(exchange.api_key, exchange.version, frame, body_at)
+    except MalformedError:
+        return _UNREADABLE

@@ -1,0 +1,134 @@
+"""Faults: requests that are refused, delayed or dropped, each counted and in the timeline."""
+
+import pytest
+
+from kohort.errors import KohortError
+from kohort.testing import EmbeddedKafka
+from testing.embedded.wire_member import WireMember, make_stable
+
+
+@pytest.fixture
+def member(kafka: EmbeddedKafka) -> WireMember:
+    member = WireMember(kafka.bootstrap, "a")
+    make_stable(member)
+    return member
+
+
+def test_the_next_requests_get_the_error_and_have_no_effect(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    fault = kafka.fail("OffsetCommit", error="NOT_COORDINATOR", times=2)
+    assert member.commit(1) == "not_coordinator"
+    assert member.commit(2) == "not_coordinator"
+    assert kafka.group("billing").committed == {}
+    assert member.commit(3) == "none"
+    assert kafka.group("billing").committed == {("orders", 0): 3}
+    assert fault.met == 2
+    kafka.verify_faults()
+    assert "fault: OffsetCommit fails with NOT_COORDINATOR" in kafka.timeline
+
+
+def test_repeated_requests_meet_faults_too(kafka: EmbeddedKafka, member: WireMember) -> None:
+    for _ in range(3):
+        assert member.heartbeat() == "none"
+        assert member.commit(1) == "none"
+    kafka.fail("Heartbeat", error="UNKNOWN_MEMBER_ID")
+    kafka.fail("OffsetCommit", error="NOT_COORDINATOR")
+    assert member.heartbeat() == "unknown_member_id"
+    assert member.commit(1) == "not_coordinator"
+
+
+def test_a_fault_meets_only_the_requests_that_it_names(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    of_others = [
+        kafka.fail("OffsetCommit", error="NOT_COORDINATOR", group="shipping", required=False),
+        kafka.fail("OffsetCommit", error="NOT_COORDINATOR", client_id="b", required=False),
+        kafka.fail(
+            "OffsetCommit",
+            error="NOT_COORDINATOR",
+            when=lambda request: request.topics[0].name == "payments",
+            required=False,
+        ),
+    ]
+    assert member.commit(1) == "none"
+    assert [fault.met for fault in of_others] == [0, 0, 0]
+    kafka.fail(
+        "OffsetCommit",
+        error="NOT_COORDINATOR",
+        group="billing",
+        client_id="a",
+        when=lambda request: request.topics[0].name == "orders",
+    )
+    assert member.commit(2) == "not_coordinator"
+
+
+def test_a_dropped_request_has_no_effect_unless_it_was_applied(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    kafka.drop("OffsetCommit")
+    with pytest.raises(ConnectionError):
+        member.commit(1)
+    assert kafka.group("billing").committed == {}
+    again = WireMember(kafka.bootstrap, "a")
+    again.member_id, again.generation = member.member_id, member.generation
+    kafka.drop("OffsetCommit", applied=True)
+    with pytest.raises(ConnectionError):
+        again.commit(2)
+    assert kafka.group("billing").wait(committed={("orders", 0): 2})
+
+
+def test_a_delayed_request_waits_for_the_time_of_the_server(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    kafka.freeze()
+    kafka.delay("OffsetCommit", seconds=30)
+    member.send(
+        "offset_commit",
+        7,
+        group_id="billing",
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=None,
+        topics=[
+            {
+                "name": "orders",
+                "partitions": [{"partition_index": 0, "committed_offset": 1}],
+            }
+        ],
+    )
+    kafka.advance(0)
+    assert "is delayed by 30 s" in kafka.timeline
+    kafka.advance(29)
+    assert kafka.group("billing").committed == {}
+    kafka.advance(1)
+    assert member.receive("offset_commit", 7).topics
+    assert kafka.group("billing").committed == {("orders", 0): 1}
+
+
+def test_a_fault_that_no_request_met_is_an_error_at_the_end() -> None:
+    kafka = EmbeddedKafka().start()
+    kafka.drop("OffsetCommit", group="billing")
+    with pytest.raises(AssertionError, match="OffsetCommit group=billing is dropped"):
+        kafka.__exit__(None, None, None)
+    with EmbeddedKafka() as kafka:
+        kafka.drop("OffsetCommit", required=False)
+    with EmbeddedKafka() as kafka:
+        kafka.drop("OffsetCommit")
+        kafka.clear_faults()
+
+
+@pytest.mark.parametrize(
+    ("api", "error", "hint"),
+    [
+        ("OffsetComit", "NOT_COORDINATOR", "did you mean OffsetCommit?"),
+        ("OffsetCommit", "NOT_COORDINATER", "did you mean NOT_COORDINATOR?"),
+        ("Fetch", "NOT_COORDINATOR", "Fetch cannot be failed with an error"),
+    ],
+)
+def test_wrong_names_of_faults_are_refused_with_a_hint(
+    kafka: EmbeddedKafka, api: str, error: str, hint: str
+) -> None:
+    with pytest.raises(KohortError) as refused:
+        kafka.fail(api, error=error)
+    assert hint in str(refused.value)
