@@ -11,6 +11,10 @@ once it has printed something; it has to end well then too. Or it names an optio
 which the block is skipped:
 
     <!-- needs opentelemetry -->
+
+A block of tests is run by pytest with the plugin of Kohort, and may need a package, too:
+
+    <!-- run by pytest, needs aiokafka -->
 """
 
 import asyncio
@@ -29,6 +33,7 @@ from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.types import Instant
 from peers.schema_registry import SchemaRegistryStandIn
+from testing.plain_pytest import run_pytest
 
 ADDRESSES = ("localhost:9092", "127.0.0.1:9092")
 REGISTRY = "http://localhost:8081"
@@ -42,6 +47,7 @@ if inspect.iscoroutine(result):
     asyncio.run(result)
 """
 STOPPED = "stopped by SIGTERM"
+TESTED = "run by pytest"
 NEEDS = "needs "
 SECONDS = 120
 
@@ -64,11 +70,17 @@ def programs() -> Iterator[tuple[Block, str]]:
 async def test_every_python_block_of_the_docs_runs(
     block: Block, before: str, tmp_path: Path
 ) -> None:
-    how = block.how or STOPPED
+    is_tested = (block.how or "").startswith(TESTED)
+    how = (block.how or "").removeprefix(TESTED).removeprefix(", ") or STOPPED
     assert how == STOPPED or how.startswith(NEEDS), f"{block}: {how!r} is no way to end a block"
     package = how.removeprefix(NEEDS)
     if how != STOPPED and find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
+    if is_tested:
+        (tmp_path / "test_block.py").write_text(block.code)
+        exit_code, output = await asyncio.to_thread(run_pytest, tmp_path)
+        assert exit_code == 0, f"{block} failed:\n{output}"
+        return
     settings = {
         "listeners": "127.0.0.1:0",
         "storage": "memory",
