@@ -12,32 +12,26 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from history.group_log_builder import (
+    classic_generation,
+    classic_member,
+    epoch,
+    removed,
+    target_epoch,
+)
 from history.offset_logs import batch_of
 from kohort.coordinator import records
 from kohort.coordinator.consumer_records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataRecord,
-    ConsumerGroupMetadataValue,
     CurrentMemberAssignmentRecord,
     CurrentMemberAssignmentValue,
-    GroupKey,
     MemberKey,
     TargetAssignmentMemberRecord,
     TargetAssignmentMemberValue,
-    TargetAssignmentMetadataRecord,
-    TargetAssignmentMetadataValue,
 )
-from kohort.coordinator.records import (
-    GroupMetadataKey,
-    GroupMetadataRecord,
-    GroupMetadataValue,
-    MemberMetadata,
-    OffsetCommitKey,
-    OffsetCommitRecord,
-    OffsetCommitValue,
-)
+from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord, OffsetCommitValue
 from kohort.findings.finding import Finding
 from kohort.findings.search import find
 from kohort.findings.thresholds import Thresholds
@@ -46,12 +40,7 @@ from kohort.history.group_fold import GroupOptions
 from kohort.history.lag import lag_table
 from kohort.history.schema import COMMITTED, LAG, SAMPLES, TABLES
 from kohort.history.state import State
-from kohort.protocol.subscription import (
-    Assignment,
-    Subscription,
-    encode_assignment,
-    encode_subscription,
-)
+from kohort.protocol.subscription import Subscription, encode_subscription
 from kohort.types import TopicPartition
 
 START = datetime(2026, 1, 31, 6, tzinfo=UTC)
@@ -162,7 +151,7 @@ class GroupLog:
     def leave(self, *clients: Client) -> None:
         for each in clients:
             del self.members[each.member_id]
-        self.rebalance(removed=clients)
+        self.rebalance(departed=clients)
 
     def restart(self, client: Client, *, away: float = 20, **fields: Any) -> Client:
         """A client leaves, and joins with a new member id."""
@@ -190,13 +179,13 @@ class GroupLog:
 
     def rebalance(
         self, owners: Mapping[TopicPartition, str] | None = None, *,
-        skipped: int = 0, removed: Iterable[Client] = (),
+        skipped: int = 0, departed: Iterable[Client] = (),
     ) -> None:  # fmt: skip
         """The next generation, by default with contiguous partitions for each member."""
         self.generation += 1 + skipped
         self.owners = dict(self.assigned() if owners is None else owners)
         if self.is_consumer:
-            self._write_consumer(removed)
+            self._write_consumer(departed)
         else:
             self._write_classic()
 
@@ -212,55 +201,41 @@ class GroupLog:
         return sorted(tp for tp, owner in self.owners.items() if owner == member_id)
 
     def _write_classic(self) -> None:
-        rows = tuple(
-            MemberMetadata(
-                *(each.member_id, each.instance_id, each.client_id, each.host),
-                *(int(each.poll_s * 1000), int(each.session_s * 1000)),
-                encode_subscription(Subscription(topics=each.topics)),
-                encode_assignment(Assignment(partitions=tuple(self.owned(each.member_id)))),
+        members = [
+            classic_member(
+                each.member_id, self.owned(each.member_id), topics=each.topics,
+                instance_id=each.instance_id, client_id=each.client_id, host=each.host,
+                poll_ms=int(each.poll_s * 1000), session_ms=int(each.session_s * 1000),
             )
             for each in self.members.values()
-        )
-        protocol, leader = (self.protocol, rows[0].member_id) if rows else (None, None)
-        value = GroupMetadataValue(
-            "consumer", self.generation, protocol, leader, _ms(self.now), rows
-        )
-        self.write(GroupMetadataRecord(GroupMetadataKey(self.group), value))
+        ]  # fmt: skip
+        self.write(classic_generation(
+            self.generation, members, joined=_ms(self.now), group=self.group, protocol=self.protocol
+        ))  # fmt: skip
 
-    def _write_consumer(self, removed: Iterable[Client]) -> None:
-        batch: list[Any] = []
-        for each in removed:
-            key = MemberKey(self.group, each.member_id)
-            batch += [
-                CurrentMemberAssignmentRecord(key, None),
-                TargetAssignmentMemberRecord(key, None),
-                ConsumerGroupMemberMetadataRecord(key, None),
-            ]
+    def _write_consumer(self, departed: Iterable[Client]) -> None:
+        batch = [record for each in departed for record in removed(each.member_id, self.group)]
         batch += [
             ConsumerGroupMemberMetadataRecord(
                 MemberKey(self.group, each.member_id), self._consumer_member(each)
             )
             for each in self.members.values()
         ]
-        epoch = self.generation
-        batch.append(
-            ConsumerGroupMetadataRecord(GroupKey(self.group), ConsumerGroupMetadataValue(epoch, 7))
-        )
+        number = self.generation
+        batch.append(epoch(number, self.group))
         for member_id in self.members:
             batch.append(TargetAssignmentMemberRecord(
                 MemberKey(self.group, member_id),
                 TargetAssignmentMemberValue(self._by_id(member_id)),
             ))  # fmt: skip
-        batch.append(TargetAssignmentMetadataRecord(
-            GroupKey(self.group), TargetAssignmentMetadataValue(epoch, _ms(self.now))
-        ))  # fmt: skip
+        batch.append(target_epoch(number, _ms(self.now), self.group))
         self.write(*batch)
         for member_id in self.members:
             held = {
-                id_: dict.fromkeys(numbers, epoch)
+                id_: dict.fromkeys(numbers, number)
                 for id_, numbers in self._by_id(member_id).items()
             }
-            value = CurrentMemberAssignmentValue(epoch, epoch - 1, 0, held, {})
+            value = CurrentMemberAssignmentValue(number, number - 1, 0, held, {})
             self.write(CurrentMemberAssignmentRecord(MemberKey(self.group, member_id), value))
 
     def _consumer_member(self, each: Client) -> ConsumerGroupMemberMetadataValue:

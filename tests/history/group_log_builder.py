@@ -98,22 +98,50 @@ def classic(
     protocol_type: str = "consumer",
 ) -> GroupMetadataRecord:
     """`members`: partitions by member id; `instances`: instance id by member id."""
-    rows = tuple(
-        MemberMetadata(
-            *(member_id, (instances or {}).get(member_id), f"client-{member_id}", "/host"),
-            *(POLL_MS, SESSION_MS, SUBSCRIPTION),
-            encode_assignment(
-                Assignment(partitions=tuple(TopicPartition("t", each) for each in partitions))
-            ),
+    rows = [
+        classic_member(
+            member_id,
+            [TopicPartition("t", each) for each in partitions],
+            instance_id=(instances or {}).get(member_id),
         )
         for member_id, partitions in (members or {}).items()
-    )
-    protocol, leader = ("range", rows[0].member_id) if rows else (None, None)
-    return GroupMetadataRecord(
-        GroupMetadataKey(group),
-        GroupMetadataValue(
-            protocol_type if rows or generation else "", generation, protocol, leader, joined, rows
-        ),
+    ]
+    kind = protocol_type if rows or generation else ""
+    return classic_generation(generation, rows, joined=joined, group=group, protocol_type=kind)
+
+
+def classic_generation(
+    generation: int,
+    members: Sequence[MemberMetadata],
+    *,
+    joined: int,
+    group: str = G,
+    protocol: str = "range",
+    protocol_type: str = "consumer",
+) -> GroupMetadataRecord:
+    """A generation with these members, the leader first."""
+    chosen, leader = (protocol, members[0].member_id) if members else (None, None)
+    value = GroupMetadataValue(protocol_type, generation, chosen, leader, joined, tuple(members))
+    return GroupMetadataRecord(GroupMetadataKey(group), value)
+
+
+def classic_member(
+    member_id: str,
+    partitions: Sequence[TopicPartition],
+    *,
+    topics: Sequence[str] = ("t",),
+    instance_id: str | None = None,
+    client_id: str | None = None,
+    host: str = "/host",
+    poll_ms: int = POLL_MS,
+    session_ms: int = SESSION_MS,
+) -> MemberMetadata:
+    """A member of a generation."""
+    return MemberMetadata(
+        *(member_id, instance_id, f"client-{member_id}" if client_id is None else client_id, host),
+        *(poll_ms, session_ms),
+        encode_subscription(Subscription(topics=tuple(topics))),
+        encode_assignment(Assignment(partitions=tuple(partitions))),
     )
 
 
@@ -151,9 +179,9 @@ def member(
     return ConsumerGroupMemberMetadataRecord(MemberKey(G, member_id), value)
 
 
-def target_epoch(number: int | None, at: int = 0) -> TargetAssignmentMetadataRecord:
+def target_epoch(number: int | None, at: int = 0, group: str = G) -> TargetAssignmentMetadataRecord:
     value = None if number is None else TargetAssignmentMetadataValue(number, at)
-    return TargetAssignmentMetadataRecord(GroupKey(G), value)
+    return TargetAssignmentMetadataRecord(GroupKey(group), value)
 
 
 def target(member_id: str, *partitions: int) -> TargetAssignmentMemberRecord:
@@ -175,9 +203,9 @@ def current(
     return CurrentMemberAssignmentRecord(MemberKey(G, member_id), value)
 
 
-def removed(member_id: str) -> tuple[Any, ...]:
+def removed(member_id: str, group: str = G) -> tuple[Any, ...]:
     """The tombstones of a member."""
-    key = MemberKey(G, member_id)
+    key = MemberKey(group, member_id)
     return (
         CurrentMemberAssignmentRecord(key, None),
         TargetAssignmentMemberRecord(key, None),
