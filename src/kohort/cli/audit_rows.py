@@ -87,7 +87,7 @@ def audited(
     `scope`: topic → its partitions, None for all. Raises KohortError.
     """
     from kohort.history.resets import find_resets
-    from kohort.history.times import rows_of
+    from kohort.history.rows import rows_of
 
     commits = reader.table("commits", [("in_force", ">=", 0)])
     shown = _between(commits, since, until)

@@ -25,6 +25,7 @@ from kohort.history.numbering import (
     named,
     names_in,
     nullable,
+    order_of,
     places_of,
     times_of,
 )
@@ -154,7 +155,7 @@ class _Sampled:
             places_of(samples["topic"], topics), integers(samples["partition"])
         )
         times = milliseconds(samples["time"])
-        order = np.lexsort((times, tp))
+        order = _places(order_of(tp, times), len(tp))
         is_grid = pc.fill_null(pc.equal(samples["method"], GRID), False)
         table = np.empty((lk.SAMPLE_LINES, len(order)), np.int64)
         table[lk.SAMPLE_TIME] = times[order]
@@ -210,11 +211,15 @@ def _commit_table(
 
 def _order(key: Numbers, position: Numbers) -> Numbers:
     """Places by key, and then by the position from which a commit counts."""
-    order = np.argsort(key, kind="stable")
+    order = _places(order_of(key), len(key))
     is_same = key[order][1:] == key[order][:-1]
     if (np.diff(position[order])[is_same] >= 0).all():
         return order
     return np.lexsort((position, key))
+
+
+def _places(order: Numbers | None, count: int) -> Numbers:
+    return np.arange(count) if order is None else order
 
 
 def _running_maximum(times: Numbers, key: Numbers) -> Numbers:

@@ -21,6 +21,12 @@ def names_in(*columns: pa.ChunkedArray) -> pa.Array:
     return together.take(pc.sort_indices(together)).drop_null()
 
 
+def values_in(column: pa.ChunkedArray) -> set[Any]:
+    """The values of the rows of a column, without null; a dictionary may have others."""
+    values = {value for chunk in column.chunks for value in pc.unique(chunk).to_pylist()}
+    return values - {None}
+
+
 def places_of(column: pa.ChunkedArray, names: pa.Array) -> Numbers:
     """The place of each value of a column in `names`, -1 of null and others."""
     parts = [np.empty(0, np.int64)]
@@ -62,6 +68,43 @@ def _packed(values: tuple[Numbers, ...]) -> Numbers | None:
             return None
         packed = packed * width + value
     return packed
+
+
+def order_of(*keys: Numbers) -> Numbers | None:
+    """The places of rows in the order of these keys, the first key first; None: they are in order.
+
+    Rows whose keys are equal stay in their order.
+    """
+    if are_ascending(*keys):
+        return None
+    least = [int(key.min()) for key in keys]
+    packed = None
+    if min(least) >= 0:
+        packed = _packed(tuple(key - low for key, low in zip(keys, least, strict=True)))
+    return np.lexsort(keys[::-1]) if packed is None else _order_of_numbers(packed)
+
+
+def _order_of_numbers(numbers: Numbers) -> Numbers:
+    """The places of numbers from 0 on in their order; equal ones stay in order.
+
+    NumPy sorts numbers of 16 bits in one pass for each byte, and larger ones by comparing them.
+    """
+    order: Numbers = np.argsort(numbers.astype(np.uint16), kind="stable")
+    for shift in range(16, int(numbers.max()).bit_length(), 16):
+        digits = (numbers[order] >> shift).astype(np.uint16)
+        order = order[np.argsort(digits, kind="stable")]
+    return order
+
+
+def are_ascending(*keys: Numbers) -> bool:
+    """Whether rows are in the order of these keys, the first key first."""
+    is_less = np.zeros(max(len(keys[0]) - 1, 0), np.bool_)
+    is_equal = ~is_less
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        is_less |= is_equal & (before < after)
+        is_equal &= before == after
+    return bool((is_less | is_equal).all())
 
 
 def integers(column: pa.ChunkedArray) -> Numbers:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from kohort.history.times import datetimes
+from kohort.history.rows import values_of
 
 LAST: Final = 10
 """Commits of a partition that tell what is usual there."""
@@ -34,7 +34,6 @@ _COLUMNS: Final = (
     *_ORDER, "group", "topic", "partition", "kind", "origin", "previous", "committed", "advance",
     "commit_time", "in_force_time",
 )  # fmt: skip
-_TIMES: Final = ("commit_time", "in_force_time")
 _MOVES: Final = ("rewind", "advance")
 _SET: Final = (*_MOVES, "repeat", "first")
 """Kinds of commits that can be part of a reset."""
@@ -199,8 +198,5 @@ def _requests(commits: pa.Table) -> "list[_Request]":
 
 def _rows(commits: pa.Table) -> Iterator[_Commit]:
     for batch in commits.to_batches():
-        columns = [
-            datetimes(batch.column(name)) if name in _TIMES else batch.column(name).to_pylist()
-            for name in _COLUMNS
-        ]
+        columns = [values_of(batch.column(name)) for name in _COLUMNS]
         yield from map(_Commit._make, zip(*columns, strict=True))

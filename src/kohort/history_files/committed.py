@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.gaps import Gap
-from kohort.history.times import rows_of
+from kohort.history.rows import rows_of
 from kohort.history_files.certainty import NO_CUT, UNKNOWN
 from kohort.history_files.offsets_at import OffsetAt, offsets_at
 from kohort.history_files.reading import GroupReader, Row

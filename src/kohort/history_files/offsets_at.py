@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from kohort.history.times import rows_of
+from kohort.history.rows import rows_of
 from kohort.history_files.certainty import UNKNOWN, Limits
 
 Row: TypeAlias = dict[str, Any]
