@@ -6,12 +6,15 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
 
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.findings.facts import Facts, Row
 from kohort.findings.finding import Finding, Position
 from kohort.findings.timeline import Period, periods
 from kohort.findings.wording import count, names, partitions, span
+from kohort.history.numbering import distinct, integers, names_in, places_of
 
 _OWNING: Final = "consumer"
 """Type of the groups, and protocol type of the classic ones, whose partitions are in the log."""
@@ -46,9 +49,15 @@ def _records(facts: Facts, since: datetime) -> Mapping[str, dict[int, int]]:
             found[row["topic"]][row["partition"]] = 0
     minutes = facts.history.minutes
     recent = minutes.filter(pc.greater_equal(minutes["minute"], since))
-    sums = recent.group_by(["topic", "partition"]).aggregate([("sum_advance", "sum")])
-    for row in sums.to_pylist():
-        found[row["topic"]][row["partition"]] = max(row["sum_advance_sum"] or 0, 0)
+    topic_names = names_in(recent["topic"])
+    (topics, numbers), places = distinct(
+        places_of(recent["topic"], topic_names), integers(recent["partition"])
+    )
+    sums = np.zeros(len(topics), np.int64)
+    np.add.at(sums, places, pc.fill_null(recent["sum_advance"], 0).to_numpy())
+    of_rows = topic_names.take(pa.array(topics)).to_pylist()
+    for topic, number, records in zip(of_rows, numbers.tolist(), sums.tolist(), strict=True):
+        found[topic][number] = max(records, 0)
     return found
 
 
@@ -112,8 +121,7 @@ def _settled(facts: Facts) -> Iterator[tuple[Period, Sequence[str]]]:
 
 def _known_periods(facts: Facts, least_s: float) -> Iterator[Period]:
     """Periods in which the log says all of who owned what, and somebody owned something."""
-    history = facts.history
-    for period in periods(history.members, history.assignments, facts.at, least_s):
+    for period in periods(facts.changes, facts.at, least_s):
         generation = facts.generation_at(period.log_partition, period.offset)
         if (
             generation is not None
@@ -138,7 +146,7 @@ def unassigned(facts: Facts) -> Iterator[Finding]:
         for topic, number in period.owners:
             now[topic].add(number)
         for topic in sorted(now):
-            known = owned[topic] | _sampled(facts, topic)
+            known = owned[topic] | facts.sampled_partitions.get(topic, set())
             missing = known - now[topic]
             if missing and _is_subscribed(topic, period.members.values()):
                 yield facts.finding(
@@ -148,17 +156,6 @@ def unassigned(facts: Facts) -> Iterator[Finding]:
                     [Position(period.log_partition, period.offset)],
                 )  # fmt: skip
             owned[topic] |= now[topic]
-
-
-def _sampled(facts: Facts, topic: str) -> set[int]:
-    """The partitions of a topic that samples name."""
-    samples = facts.history.samples
-    if not samples.num_rows:
-        return set()
-    numbers: list[int] = pc.unique(
-        samples.filter(pc.equal(samples["topic"], topic))["partition"]
-    ).to_pylist()
-    return set(numbers)
 
 
 def _is_subscribed(topic: str, members: Iterable[Row]) -> bool:

@@ -22,7 +22,9 @@ from kohort.findings.commit_series import (
 from kohort.findings.facts import Facts, Row, at_row, micros, time_of
 from kohort.findings.finding import Finding, Position
 from kohort.findings.wording import count, partitions, span
+from kohort.history.numbering import distinct, names_in, places_of
 from kohort.history.resets import find_resets
+from kohort.history.rows import rows_of
 
 _TOGETHER: Final = timedelta(seconds=10)
 """Rewinds of a topic's partitions that are one."""
@@ -40,13 +42,8 @@ def rewind(facts: Facts) -> Iterator[Finding]:
     found: dict[tuple[str, Any], list[tuple[CommitSeries, int]]] = defaultdict(list)
     zombies = {(name, index) for name, index, _ in facts.once(_zombies)}
     for series in facts.series.values():
-        for index in np.flatnonzero((series.kinds == REWIND) & (series.origins != OUTSIDE)):
-            at = int(index)
-            if (
-                series.is_exact[at]
-                and (series.name, at) not in zombies
-                and _stays_back(facts, series, at)
-            ):
+        for at in series.rewinds.tolist():
+            if (series.name, at) not in zombies and _stays_back(facts, series, at):
                 found[series.topic, series.members[at]].append((series, at))
     for (topic, member_id), commits in sorted(found.items(), key=lambda item: str(item[0])):
         yield from _rewinds(facts, topic, member_id, commits)
@@ -117,10 +114,12 @@ def _zombies(facts: Facts) -> list[tuple[str, int, Row]]:
         series = facts.series.get(key)
         if before is None or before["member_id"] == row["member_id"] or series is None:
             continue
+        if not len(series.rewinds):
+            continue
         start = int(np.searchsorted(series.times, micros(row["from"])))
-        soon = slice(start, series.count_until(micros(row["from"] + limit)))
-        is_lower = (series.kinds[soon] == REWIND) & (series.origins[soon] != OUTSIDE)
-        for index in (start + np.flatnonzero(is_lower & series.is_exact[soon])).tolist():
+        soon = series.count_until(micros(row["from"] + limit))
+        first, end = np.searchsorted(series.rewinds, (start, soon))
+        for index in series.rewinds[first:end].tolist():
             by_new = index > start or series.log_offsets[index] > row["from_offset"]
             if by_new and _is_new_owners(series, index, row):
                 found.append((series.name, index, row))
@@ -134,6 +133,8 @@ def _is_new_owners(series: CommitSeries, index: int, owner: Row) -> bool:
 
 def manual_reset(facts: Facts) -> Iterator[Finding]:
     """Offsets that a tool has set."""
+    if not any(_is_moved_from_outside(series) for series in facts.series.values()):
+        return
     for reset in find_resets(facts.commits):
         if reset.time is None:
             continue
@@ -158,6 +159,11 @@ def manual_reset(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _is_moved_from_outside(series: CommitSeries) -> bool:
+    is_move = (series.kinds == ADVANCE) | (series.kinds == REWIND)
+    return bool((is_move & (series.origins == OUTSIDE)).any())
+
+
 # --- habits
 
 
@@ -165,7 +171,7 @@ def auto_commit(facts: Facts) -> Iterator[Finding]:
     """Commits by a timer of the client."""
     limits = facts.thresholds
     found = []
-    for series in _recent(facts):
+    for series in facts.once(_recent):
         gaps = np.diff(series.times) / SECOND_US
         is_timed = (
             np.abs(gaps - limits.auto_commit_s)
@@ -190,7 +196,7 @@ def auto_commit(facts: Facts) -> Iterator[Finding]:
 def too_often(facts: Facts) -> Iterator[Finding]:
     """Commits by record or by poll."""
     limits = facts.thresholds
-    for topic, some in _by_topic(_recent(facts)).items():
+    for topic, some in _by_topic(facts.once(_recent)).items():
         found = []
         for series in some:
             seconds = (series.times[-1] - series.times[0]) / SECOND_US
@@ -215,14 +221,16 @@ def too_rarely(facts: Facts) -> Iterator[Finding]:
     found: dict[str, list[CommitSeries]] = defaultdict(list)
     for series in facts.series.values():
         is_known = series.is_exact & (series.origins == MEMBER)
-        chosen = series.part(is_known & (series.kinds == ADVANCE))
-        gaps = np.diff(chosen.times) / SECOND_US
+        chosen = is_known & (series.kinds == ADVANCE)
+        between = int(np.count_nonzero(chosen)) - 1
+        if between < _MIN_GAPS or not _may_be_rare(series, between, limits.rarely_s):
+            continue
+        gaps = np.diff(series.times[chosen]) / SECOND_US
         if (
-            len(gaps) >= _MIN_GAPS
-            and np.median(gaps) >= limits.rarely_s
-            and np.median(chosen.advances) >= limits.rarely_records
+            np.median(gaps) >= limits.rarely_s
+            and np.median(series.advances[chosen]) >= limits.rarely_records
         ):
-            found[series.topic].append(chosen)
+            found[series.topic].append(series.part(chosen))
     for topic, some in sorted(found.items()):
         gap = max(float(np.median(np.diff(each.times))) for each in some) / SECOND_US
         records = max(int(np.median(each.advances)) for each in some)
@@ -233,12 +241,22 @@ def too_rarely(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _may_be_rare(series: CommitSeries, gaps: int, seconds: float) -> bool:
+    """Whether the median of so many gaps can be as long: half of them are then."""
+    return gaps * seconds * SECOND_US <= 2 * int(series.times[-1] - series.times[0])
+
+
 def _recent(facts: Facts) -> list[CommitSeries]:
     """Commits of members in the last minutes, of partitions that have many."""
     since = micros(facts.at - timedelta(seconds=facts.thresholds.habit_window_s))
-    recent = (series.since(since) for series in facts.series.values())
-    chosen = (series.part(series.is_exact & (series.origins == MEMBER)) for series in recent)
-    return [series for series in chosen if len(series) >= _MIN_COMMITS]
+    found = []
+    for series in facts.series.values():
+        if len(series) - np.searchsorted(series.times, since) >= _MIN_COMMITS:
+            recent = series.since(since)
+            chosen = recent.part(recent.is_exact & (recent.origins == MEMBER))
+            if len(chosen) >= _MIN_COMMITS:
+                found.append(chosen)
+    return found
 
 
 def _by_topic(some: Sequence[CommitSeries]) -> Mapping[str, list[CommitSeries]]:
@@ -262,20 +280,20 @@ def _habit(
 
 def topic_recreated(facts: Facts) -> Iterator[Finding]:
     """Topics that were deleted and created again under their name."""
-    commits = facts.commits.filter(pc.is_valid(facts.commits["topic_id"]))
-    rows = (
-        commits.select(["topic", "topic_id"])
-        .group_by("topic")
-        .aggregate([("topic_id", "count_distinct")])
+    columns = ["log_partition", "log_offset", "in_force_time", "topic", "partition", "topic_id"]
+    commits = facts.commits.select(columns)
+    commits = commits.filter(pc.is_valid(commits["topic_id"]))
+    names, ids = names_in(commits["topic"]), names_in(commits["topic_id"])
+    (topics, _), _ = distinct(
+        places_of(commits["topic"], names), places_of(commits["topic_id"], ids)
     )
-    changed = rows.filter(pc.greater(rows["topic_id_count_distinct"], 1))["topic"].to_pylist()
-    for topic in sorted(changed):
+    is_changed = np.bincount(topics, minlength=len(names)) > 1
+    for topic in names.filter(pa.array(is_changed)).to_pylist():
         yield from _recreated(facts, topic, commits.filter(pc.equal(commits["topic"], topic)))
 
 
 def _recreated(facts: Facts, topic: str, commits: pa.Table) -> Iterator[Finding]:
-    columns = ["log_partition", "log_offset", "in_force_time", "partition", "topic_id"]
-    rows = commits.select(columns).to_pylist()
+    rows = rows_of(commits)
     latest: dict[int, str] = {}
     """Partition → topic id of its last commit."""
     changes = [

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,6 +10,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.findings.finding import Position
+from kohort.findings.partition_rows import slices
+from kohort.history.numbering import integers, names_in, order_of, places_of
 
 Array: TypeAlias = Any
 SECOND_US: Final = 1_000_000
@@ -78,6 +79,11 @@ class CommitSeries:
         return self.part(slice(int(np.searchsorted(self.times, time_us)), None))
 
     @cached_property
+    def rewinds(self) -> Array:
+        """Indexes of the commits that went back, but those from outside and uncertain ones."""
+        return np.flatnonzero((self.kinds == REWIND) & (self.origins != OUTSIDE) & self.is_exact)
+
+    @cached_property
     def apart(self) -> Array:
         """Indexes of the last commit of each second: others are one with it."""
         seconds = self.times // SECOND_US
@@ -100,37 +106,36 @@ _ARRAYS: Final = (
 
 def series_of(commits: pa.Table) -> Mapping[tuple[str, int], CommitSeries]:
     """The commits in force of each partition of a group, which are in order."""
-    counted = commits.filter(pc.is_in(commits["kind"], pa.array(KINDS)))
-    topics = counted["topic"].combine_chunks().dictionary_encode()
-    if isinstance(topics, pa.ChunkedArray):
-        topics = topics.combine_chunks()
-    codes: Array = topics.indices.to_numpy(zero_copy_only=False)
-    partitions = _numbers(counted["partition"])
-    order = np.lexsort((np.arange(len(codes)), partitions, codes))
-    arrays = {name: array[order] for name, array in _arrays(counted).items()}
-    keys = np.stack([codes[order], partitions[order]])
-    changes = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
-    bounds = [0, *changes.tolist(), len(codes)] if len(codes) else []
-    names = topics.dictionary.to_pylist()
+    kinds = pc.index_in(commits["kind"], pa.array(KINDS))
+    if kinds.null_count:
+        commits, kinds = commits.filter(kinds.is_valid()), kinds.drop_null()
+    names = names_in(commits["topic"])
+    topics, partitions = places_of(commits["topic"], names), integers(commits["partition"])
+    arrays = {**_arrays(commits), "kinds": kinds.to_numpy().astype(np.int8)}
+    order = order_of(topics, partitions)
+    if order is not None:
+        topics, partitions = topics[order], partitions[order]
+        arrays = {name: array[order] for name, array in arrays.items()}
     found = {}
-    for start, end in pairwise(bounds):
-        topic, partition = names[int(keys[0, start])], int(keys[1, start])
-        part = {name: array[start:end] for name, array in arrays.items()}
+    for topic, partition, rows in slices(topics, partitions, names):
+        part = {name: array[rows] for name, array in arrays.items()}
         part["times"] = np.maximum.accumulate(part["times"])
         found[topic, partition] = CommitSeries(topic=topic, partition=partition, **part)
     return found
 
 
 def _arrays(commits: pa.Table) -> dict[str, Array]:
+    members = names_in(commits["member_id"])
+    member_ids = np.array([*members.to_pylist(), None], object)
+    origins = pc.index_in(commits["origin"], pa.array(ORIGINS)).fill_null(-1)
     return {
         "times": _numbers(commits["in_force_time"].cast(pa.int64())),
         "committed": _numbers(commits["committed"]),
         "advances": _numbers(commits["advance"]),
         "previous": _numbers(commits["previous"], -1),
-        "kinds": _numbers(pc.index_in(commits["kind"], pa.array(KINDS))),
-        "origins": _numbers(pc.index_in(commits["origin"], pa.array(ORIGINS)), -1),
-        "members": np.array(commits["member_id"].to_pylist(), object),
-        "is_exact": commits["certainty"].to_numpy() == "exact",
+        "origins": origins.to_numpy().astype(np.int8),
+        "members": member_ids[places_of(commits["member_id"], members)],
+        "is_exact": pc.equal(commits["certainty"], "exact").fill_null(False).to_numpy(),
         "log_partitions": _numbers(commits["log_partition"]),
         "log_offsets": _numbers(commits["log_offset"]),
     }

@@ -14,8 +14,9 @@ from kohort.findings.catalogue import RULES
 from kohort.findings.clients import Client, clients_of, label
 from kohort.findings.commit_series import COLUMNS, CommitSeries, series_of
 from kohort.findings.finding import Finding, Position, shortened
-from kohort.findings.lag_series import Array, LagSeries, lags_of
+from kohort.findings.lag_series import Array, EndSeries, LagSeries, ends_of, lags_of
 from kohort.findings.thresholds import Thresholds
+from kohort.findings.timeline import Change, changes_of
 
 Row: TypeAlias = dict[str, Any]
 Found = TypeVar("Found")
@@ -191,6 +192,24 @@ class Facts:
     def lags(self) -> Mapping[tuple[str, int], LagSeries]:
         """(topic, partition) → its lag at the times of samples."""
         return lags_of(self.history.lag)
+
+    @cached_property
+    def ends(self) -> Mapping[tuple[str, int], EndSeries]:
+        """(topic, partition) → its samples."""
+        return ends_of(self.history.samples)
+
+    @cached_property
+    def sampled_partitions(self) -> Mapping[str, set[int]]:
+        """Topic → its partitions that samples name."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for topic, partition in self.ends:
+            found[topic].add(partition)
+        return found
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """Changes of members and owners, in the order of the log."""
+        return changes_of(self.history.members, self.history.assignments)
 
     @cached_property
     def assignments_of(self) -> Mapping[str, list[Row]]:

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.findings.facts import Facts, Row, at_row, micros, time_of
 from kohort.findings.finding import Finding, Position
@@ -183,15 +182,14 @@ def _owned_since(facts: Facts, member: Row) -> Mapping[tuple[str, int], datetime
 
 def _has_grown(facts: Facts, key: tuple[str, int], since: datetime, least: timedelta) -> bool:
     """Whether samples since then show records, over a time of `least` or more."""
-    samples = facts.history.samples
-    chosen = samples.filter(
-        pc.and_(pc.equal(samples["topic"], key[0]), pc.equal(samples["partition"], key[1]))
-    )
-    chosen = chosen.filter(pc.greater_equal(chosen["time"], since)).sort_by("time")
-    if chosen.num_rows < 2:
+    series = facts.ends.get(key)
+    if series is None:
         return False
-    times, ends = chosen["time"].to_pylist(), chosen["end"].to_pylist()
-    return bool(times[-1] - times[0] >= least / 2 and ends[-1] > ends[0])
+    later = series.since(micros(since))
+    if len(later.time) < 2:
+        return False
+    lasted = timedelta(microseconds=int(later.time[-1] - later.time[0]))
+    return lasted >= least / 2 and bool(later.end[-1] > later.end[0])
 
 
 # --- loss

@@ -1,13 +1,14 @@
-"""The lag of each partition of a group at the times of samples, as arrays."""
+"""The lag of each partition of a group at the times of samples, and the samples, as arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from kohort.findings.partition_rows import by_partition
 
 Array: TypeAlias = Any
 UNKNOWN: Final = -1
@@ -61,19 +62,36 @@ def lags_of(lag: pa.Table) -> Mapping[tuple[str, int], LagSeries]:
     """(topic, partition) → its rows. `lag`: rows of LAG of one group."""
     if not lag.num_rows:
         return {}
-    rows = lag.sort_by([("topic", "ascending"), ("partition", "ascending"), ("time", "ascending")])
+    rows, partitions = by_partition(lag)
     arrays = {name: _numbers(rows[name]) for name in (*_MICROS, *_NUMBERS)}
     arrays["is_grid"] = pc.equal(rows["method"], "grid").fill_null(False).to_numpy()
-    topics = np.array(rows["topic"].to_pylist(), object)
-    partitions = _numbers(rows["partition"])
-    changes = np.flatnonzero((topics[1:] != topics[:-1]) | (partitions[1:] != partitions[:-1])) + 1
-    bounds = [0, *changes.tolist(), len(topics)]
     found = {}
-    for start, end in pairwise(bounds):
-        topic, partition = str(topics[start]), int(partitions[start])
-        part = {name: array[start:end] for name, array in arrays.items()}
+    for topic, partition, places in partitions:
+        part = {name: array[places] for name, array in arrays.items()}
         found[topic, partition] = LagSeries(topic=topic, partition=partition, **part)
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndSeries:
+    """The sampled ends of one partition, by time in µs."""
+
+    time: Array
+    end: Array
+
+    def since(self, time_us: int) -> "EndSeries":
+        first = int(np.searchsorted(self.time, time_us))
+        return EndSeries(self.time[first:], self.end[first:])
+
+
+def ends_of(samples: pa.Table) -> Mapping[tuple[str, int], EndSeries]:
+    """(topic, partition) → its samples. `samples`: rows of SAMPLES."""
+    rows, partitions = by_partition(samples)
+    times, ends = _numbers(rows["time"]), _numbers(rows["end"])
+    return {
+        (topic, partition): EndSeries(times[places], ends[places])
+        for topic, partition, places in partitions
+    }
 
 
 def _numbers(column: pa.ChunkedArray) -> Array:

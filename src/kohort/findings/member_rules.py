@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
-from kohort.findings.clients import Client
 from kohort.findings.commit_series import ADVANCE
 from kohort.findings.facts import Facts, Row, at_row, micros, positions
 from kohort.findings.finding import Finding
@@ -83,7 +83,8 @@ def static_collision(facts: Facts) -> Iterator[Finding]:
 def out_of_poll_loop(facts: Facts) -> Iterator[Finding]:
     """Members that were removed as they did not poll."""
     for client in facts.clients:
-        found = _confirmed(facts, client, OUT_OF_POLL_LOOP)
+        gaps = [(row, _gap(facts, row, OUT_OF_POLL_LOOP)) for row in client.members]
+        found = [(row, gap) for row, gap in gaps if gap is not None]
         if not found:
             continue
         rows = [row for row, _ in found]
@@ -101,13 +102,13 @@ def session_too_short(facts: Facts) -> Iterator[Finding]:
     """Clients whose sessions expire during pauses."""
     limits = facts.thresholds
     for client in facts.clients:
-        vanished = {id(row) for row, _ in _confirmed(facts, client, VANISHED)}
         rows = [
             row
-            for row, after in zip(client.members, client.members[1:], strict=False)
-            if id(row) in vanished
+            for row, after in pairwise(client.members)
+            if row["ended_by"] == VANISHED
             and facts.session_s(row) < limits.short_session_s
             and (after["from"] - row["to"]).total_seconds() <= limits.back_within_s
+            and _gap(facts, row, VANISHED) is not None
         ]
         for episode in episodes([row["to"] for row in rows], limits.vanished_a_day, _DAY):
             some = rows[episode.start : episode.stop]
@@ -121,21 +122,17 @@ def session_too_short(facts: Facts) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _confirmed(facts: Facts, client: Client, ended_by: str) -> list[tuple[Row, timedelta]]:
-    """Departures of this kind, with the time since the last commit.
+def _gap(facts: Facts, member: Row, ended_by: str) -> timedelta | None:
+    """Time from the last commit to a departure of this kind; None: it is of another, or not sure.
 
     A member without records does not commit, and a normal departure looks like an expired session
     then. So its commits have to be regular before, and records have to be there at the departure.
     """
-    found = []
-    for row in client.members:
-        if row["ended_by"] == ended_by and row["complete"]:
-            timeout_ms = row["rebalance_timeout_ms"] if ended_by == OUT_OF_POLL_LOOP else None
-            timeout_s = facts.session_s(row) if timeout_ms is None else timeout_ms / 1000
-            gap = _silence(facts, row, timeout_s)
-            if gap is not None:
-                found.append((row, gap))
-    return found
+    if member["ended_by"] != ended_by or not member["complete"]:
+        return None
+    timeout_ms = member["rebalance_timeout_ms"] if ended_by == OUT_OF_POLL_LOOP else None
+    timeout_s = facts.session_s(member) if timeout_ms is None else timeout_ms / 1000
+    return _silence(facts, member, timeout_s)
 
 
 def _silence(facts: Facts, member: Row, timeout_s: float) -> timedelta | None:
@@ -157,8 +154,8 @@ def _silence(facts: Facts, member: Row, timeout_s: float) -> timedelta | None:
         last = int(series.times[before - 1])
         last_us = last if last_us is None else max(last_us, last)
         soon_us = to_us + max(60_000_000, _SOON * usual_us)
-        after = series.part(slice(before, series.count_until(soon_us)))
-        has_records = has_records or bool((after.kinds == ADVANCE).any())
+        after = series.kinds[before : series.count_until(soon_us)]
+        has_records = has_records or bool((after == ADVANCE).any())
     if last_us is None or not has_records:
         return None
     return timedelta(microseconds=to_us - last_us)
@@ -192,17 +189,28 @@ def stranger(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+class _Resident(NamedTuple):
+    """A member that stayed long."""
+
+    offset: int
+    """Of its first record."""
+    host: str | None
+    family: str
+
+
 def _is_of_the_application(facts: Facts, row: Row) -> bool:
     """Whether other members, that stayed longer, have its host or a client id like its own."""
-    others = [
-        other
-        for other in facts.history.members
-        if other["from_offset"] < row["from_offset"]
-        and _stay_s(facts, other) >= facts.thresholds.stranger_s
+    others = [each for each in facts.once(_residents) if each.offset < row["from_offset"]]
+    host, family = row["client_host"], _family(row)
+    return not others or any(each.host == host or each.family == family for each in others)
+
+
+def _residents(facts: Facts) -> list[_Resident]:
+    return [
+        _Resident(row["from_offset"], row["client_host"], _family(row))
+        for row in facts.history.members
+        if _stay_s(facts, row) >= facts.thresholds.stranger_s
     ]
-    hosts = {other["client_host"] for other in others}
-    families = {_family(other) for other in others}
-    return not others or row["client_host"] in hosts or _family(row) in families
 
 
 def _stay_s(facts: Facts, row: Row) -> float:
@@ -223,7 +231,7 @@ def _begin(facts: Facts) -> datetime | None:
         *(row["from"] for row in rows.members[:1]),
         *rows.earlier["in_force_time"].to_pylist(),
     ]
-    return min(times, default=None)
+    return min((time for time in times if time is not None), default=None)
 
 
 MEMBER_RULES: Final = (

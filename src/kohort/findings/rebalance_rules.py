@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from kohort.findings.facts import Facts, Row, at_row, positions
@@ -30,15 +31,18 @@ def _many(facts: Facts, rows: Sequence[Row]) -> Iterator[Finding]:
     limits = facts.thresholds
     window = timedelta(seconds=limits.storm_window_s)
     times = [row["time"] for row in rows]
+    clients = [_clients(facts, row) for row in rows]
     storms = []
     for start, end in _windows(times, window):
-        changed = {client for row in rows[start:end] for client in _clients(facts, row)}
-        if end - start >= max(limits.storm_rebalances, _PER_RESTART * len(changed) + 1):
+        if end - start < limits.storm_rebalances:
+            continue
+        changed = set[int]().union(*clients[start:end])
+        if end - start > _PER_RESTART * len(changed):
             storms.append(range(start, end))
     for episode in _joined(storms):
         some = rows[episode.start : episode.stop]
         since, until = some[0]["time"], some[-1]["time"]
-        counts = Counter(client for row in some for client in _clients(facts, row))
+        counts = Counter(chain.from_iterable(clients[episode.start : episode.stop]))
         labels = [facts.clients[number].label for number, _ in counts.most_common(3) if number >= 0]
         who = f"; most often of {names(labels)}" if labels else ", without a change of members"
         yield facts.finding(

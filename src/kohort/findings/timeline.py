@@ -1,10 +1,11 @@
 """Who was a member and owned what, as a sequence of periods without changes."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 Row: TypeAlias = dict[str, Any]
@@ -36,45 +37,61 @@ class Period:
         return counts
 
 
-def periods(
-    members: list[Row], assignments: list[Row], at: datetime, least_s: float
-) -> Iterator[Period]:
-    """The periods of at least `least_s` seconds up to `at`, in order."""
-    begins: dict[tuple[int, int], list[tuple[bool, Row]]] = defaultdict(list)
-    ends: dict[tuple[int, int], list[tuple[bool, Row]]] = defaultdict(list)
-    for is_member, rows in ((True, members), (False, assignments)):
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What begins and ends at one record of the log."""
+
+    log_partition: int
+    offset: int
+    time: datetime
+    departed: Sequence[Row]
+    """Rows of members that end here, and `released` of assignments."""
+    released: Sequence[Row]
+    joined: Sequence[Row]
+    assigned: Sequence[Row]
+
+
+def changes_of(members: Iterable[Row], assignments: Iterable[Row]) -> list[Change]:
+    """The changes of a group, in the order of the log."""
+    found: dict[tuple[int, int], tuple[list[Row], ...]] = defaultdict(lambda: ([], [], [], []))
+    for departed, joined, rows in ((0, 2, members), (1, 3, assignments)):
         for row in rows:
-            begins[row["log_partition"], row["from_offset"]].append((is_member, row))
+            number = row["log_partition"]
+            found[number, row["from_offset"]][joined].append(row)
             if row["to_offset"] is not None:
-                ends[row["log_partition"], row["to_offset"]].append((is_member, row))
-    places = sorted(begins.keys() | ends.keys())
+                found[number, row["to_offset"]][departed].append(row)
+    return [
+        Change(*place, _time(rows), *rows)
+        for place, rows in sorted(found.items(), key=itemgetter(0))
+    ]
+
+
+def _time(rows: Sequence[Sequence[Row]]) -> datetime:
+    """Record time of a change."""
+    departed, released, joined, assigned = rows
+    for row in chain(joined, assigned):
+        begin: datetime = row["from"]
+        return begin
+    end: datetime = next(chain(departed, released))["to"]
+    return end
+
+
+def periods(changes: Sequence[Change], at: datetime, least_s: float) -> Iterator[Period]:
+    """The periods of at least `least_s` seconds up to `at`, in order."""
     present: dict[str, Row] = {}
     owners: dict[tuple[str, int], str] = {}
-    for place, following in zip_longest(places, places[1:]):
-        for is_member, row in ends[place]:
-            if is_member:
-                present.pop(row["member_id"], None)
-            elif owners.get((row["topic"], row["partition"])) == row["member_id"]:
+    for change, following in zip_longest(changes, changes[1:]):
+        for row in change.departed:
+            present.pop(row["member_id"], None)
+        for row in change.released:
+            if owners.get((row["topic"], row["partition"])) == row["member_id"]:
                 del owners[row["topic"], row["partition"]]
-        for is_member, row in begins[place]:
-            if is_member:
-                present[row["member_id"]] = row
-            else:
-                owners[row["topic"], row["partition"]] = row["member_id"]
-        since = _time(begins, ends, place)
-        until = at if following is None else _time(begins, ends, following)
-        if (until - since).total_seconds() >= least_s:
-            yield Period(since, until, place[0], place[1], dict(present), dict(owners))
-
-
-def _time(
-    begins: Mapping[tuple[int, int], list[tuple[bool, Row]]],
-    ends: Mapping[tuple[int, int], list[tuple[bool, Row]]],
-    place: tuple[int, int],
-) -> datetime:
-    """Record time at a log position."""
-    for _, row in begins.get(place, ()):
-        time: datetime = row["from"]
-        return time
-    end: datetime = ends[place][0][1]["to"]
-    return end
+        for row in change.joined:
+            present[row["member_id"]] = row
+        for row in change.assigned:
+            owners[row["topic"], row["partition"]] = row["member_id"]
+        until = at if following is None else following.time
+        if (until - change.time).total_seconds() >= least_s:
+            yield Period(
+                change.time, until, change.log_partition, change.offset, dict(present), dict(owners)
+            )
