@@ -16,9 +16,11 @@ that no snapshot names are removed by the next build.
 - `directory`: opens, locks, reads and changes a directory.
 - `table_files`: writes the rows of tables. `folding` is the work of a task: reads, folds, writes.
 - `merging`: replaces small files by larger ones, and removes old rows.
-- `samples`: ends of topics, which no log partition has. `status`: of groups, by these.
+- `samples`: ends of topics, which no log partition has. `status`, `all_lags`: of groups, by these;
+  `parts` are the log partitions that they read at once.
 - `moments`: what the tables were at a time. `reading` reads them without Spark.
 - `certainty`: what is certain of offsets at a time. `offsets_at` has those of a group.
+- `group_history`: whole groups, one after the other; `group_processes`: in several processes.
 
 No Spark here; pyarrow is required.
 """

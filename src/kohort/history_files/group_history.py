@@ -9,16 +9,15 @@ holds the rows of a part: about `PART_ROWS`, or those of one group that has more
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.group_fold import GroupOptions
-from kohort.history.numbering import names_in
+from kohort.history.numbering import values_in
 from kohort.history.state import State
 from kohort.history_files.certainty import NO_CUT
 from kohort.history_files.directory import HistoryDirectory
@@ -100,11 +99,9 @@ def group_histories(
 
     Raises ConfigError for a time of which rows were removed; KohortError.
     """
-    reader = _Reader(directory, since, until, commit_columns)
-    if groups is not None and not groups:
-        return
-    for part in reader.parts(None if groups is None else set(groups)):
-        yield from reader.read(part)
+    histories = GroupHistories(directory, since, until, commit_columns)
+    for part in histories.parts(groups):
+        yield from histories.read(part)
 
 
 def end_of(directory: HistoryDirectory) -> datetime | None:
@@ -129,11 +126,17 @@ def _last_sample(snapshot: Snapshot) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class GroupPart:
     """Groups that are read at once, and their log partitions."""
 
     log_partitions: tuple[int, ...]
     groups: tuple[str, ...]
+    rows: int
+    """About how many rows they have, by what they take in memory."""
+
+    def narrowed(self, groups: Collection[str]) -> "GroupPart":
+        """The part with these groups only."""
+        return replace(self, groups=tuple(group for group in self.groups if group in groups))
 
 
 class _Lags(NamedTuple):
@@ -147,16 +150,20 @@ _Sizes: TypeAlias = dict[str, Counter[int]]
 """Group → log partition → about how many rows it has there."""
 
 
-class _Reader:
-    """Reads the groups of one snapshot."""
+class GroupHistories:
+    """The groups of one snapshot of a history in a period; they are read in parts.
+
+    Once it has parts, other processes can read some of them: it can be pickled.
+    """
 
     def __init__(
         self,
         directory: HistoryDirectory,
-        since: datetime | None,
-        until: datetime | None,
-        commit_columns: Sequence[str],
+        since: datetime | None = None,
+        until: datetime | None = None,
+        commit_columns: Sequence[str] = COMMIT_COLUMNS,
     ) -> None:
+        """As `group_histories`. Raises ConfigError for a time of which rows were removed."""
         self._files = directory.files
         self._snapshot = directory.snapshot()
         self._stored = StoredRows(self._files, self._snapshot)
@@ -166,17 +173,30 @@ class _Reader:
         self._until = None if until is None else until.astimezone(UTC)
         self._commit_columns = commit_columns
         self._end: datetime | None = None
+        self._starts: Mapping[int, int] = {}
+        """Log partition → first offset of the period."""
+        self._cuts: Mapping[int, int] = {}
+        """Log partition → first offset behind the period."""
 
     # --- what is read together
 
-    def parts(self, groups: Collection[str] | None) -> list[_Part]:
-        """The groups that have rows, in parts that fit into memory."""
-        sizes = self._sizes(groups)
+    def parts(self, groups: Collection[str] | None = None) -> list[GroupPart]:
+        """All groups, or those of the named ones that have rows, in parts that fit into memory.
+
+        By log partition, then in order of their ids. Raises KohortError.
+        """
+        if groups is not None and not groups:
+            return []
+        if self._since is not None:
+            self._starts = self._stored.first_offsets(self._since, is_later=False)
+        if self._until is not None:
+            self._cuts = self._stored.first_offsets(self._until, is_later=True)
+        sizes = self._sizes(None if groups is None else set(groups))
         together: dict[tuple[int, ...], list[str]] = defaultdict(list)
         for group in sorted(sizes):
             together[tuple(sorted(sizes[group]))].append(group)
         return [
-            _Part(numbers, part)
+            GroupPart(numbers, part, sum(sizes[group].total() for group in part))
             for numbers, names in sorted(together.items())
             for part in _limited(names, sizes)
         ]
@@ -212,18 +232,20 @@ class _Reader:
 
     # --- rows
 
-    def read(self, part: _Part) -> Iterator[GroupHistory]:
-        """The groups of a part, in order."""
+    def read(self, part: GroupPart) -> Iterator[GroupHistory]:
+        """The groups of a part, in order. Raises KohortError."""
         of_all = [self._rows(number, part.groups) for number in part.log_partitions]
         readers = [each for each in of_all if each is not None]
         lags = self._lags(part, readers)
         for group in part.groups:
             yield self._history(group, readers, lags)
 
-    def _lags(self, part: _Part, readers: Sequence[LogPartitionRows]) -> _Lags:
+    def _lags(self, part: GroupPart, readers: Sequence[LogPartitionRows]) -> _Lags:
         commits = pa.concat_tables([each.commits.rows for each in readers])
         earlier = pa.concat_tables([each.earlier.rows for each in readers])
-        topics = _topics(commits, earlier, (row for each in readers for row in each.owned()))
+        topics: Collection[str] = ()
+        if _last_sample(self._snapshot) is not None:
+            topics = _topics(commits, earlier, (row for each in readers for row in each.owned()))
         samples = samples_of(self._files, self._snapshot, topics, self._since, self._until)
         lag = lags_of(commits, earlier, samples, self._since)
         return _Lags(
@@ -244,18 +266,6 @@ class _Reader:
         )
         return LogPartitionRows(self._stored, state, groups, period, self._commit_columns)
 
-    @cached_property
-    def _starts(self) -> Mapping[int, int]:
-        """Log partition → first offset of the period."""
-        since = self._since
-        return {} if since is None else self._stored.first_offsets(since, is_later=False)
-
-    @cached_property
-    def _cuts(self) -> Mapping[int, int]:
-        """Log partition → first offset behind the period."""
-        until = self._until
-        return {} if until is None else self._stored.first_offsets(until, is_later=True)
-
     @property
     def _removed_until(self) -> datetime | None:
         """Time before which `--keep` has removed rows."""
@@ -268,7 +278,7 @@ class _Reader:
         commits = pa.concat_tables([each.commits.of(group) for each in readers])
         earlier = pa.concat_tables([each.earlier.of(group) for each in readers])
         assignments = _listed(readers, "assignments", group)
-        topics = _topics(commits, earlier, assignments)
+        topics = () if lags.samples.is_empty else _topics(commits, earlier, assignments)
         return GroupHistory(
             group=group,
             log_partitions=tuple(each.log_partition for each in readers),
@@ -292,8 +302,8 @@ class _Reader:
 
 def _topics(commits: pa.Table, earlier: pa.Table, assignments: Iterable[Row]) -> list[str]:
     """Topics of which a partition was committed or owned."""
-    committed = names_in(commits["topic"], earlier["topic"]).to_pylist()
-    return sorted({*committed, *(row["topic"] for row in assignments)})
+    committed = values_in(commits["topic"]) | values_in(earlier["topic"])
+    return sorted(committed | {row["topic"] for row in assignments})
 
 
 def _listed(readers: Iterable[LogPartitionRows], table: str, group: str) -> list[Row]:

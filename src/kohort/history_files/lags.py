@@ -14,7 +14,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.lag import COMMIT_COLUMNS, lag_table
 from kohort.history.numbering import distinct, integers, milliseconds, names_in, places_of
-from kohort.history.schema import COMMITS, SAMPLES, TIME
+from kohort.history.schema import COMMITS, LAG, SAMPLES, TIME
 from kohort.history_files.file_system import Files
 from kohort.history_files.samples import last_sample_ms, sample_parts
 from kohort.history_files.snapshot import Snapshot
@@ -50,6 +50,8 @@ def lags_of(
     `commits`: rows of COMMITS from `since` on. `earlier`: what was in force then, with the columns
     of COMMITTED.
     """
+    if not samples.num_rows:
+        return LAG.empty_table()
     together = pa.concat_tables([_with_columns(earlier), _with_columns(commits)])
     return later(lag_table(together, samples), since)
 
@@ -69,6 +71,10 @@ class SamplesByTopic:
         ends = np.cumsum(np.bincount(places_of(samples["topic"], topics), minlength=len(topics)))
         self._ends = dict(zip(topics.to_pylist(), ends.tolist(), strict=True))
         self._starts = dict(zip(topics.to_pylist(), [0, *ends.tolist()], strict=False))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows.num_rows
 
     def of(self, topics: Iterable[str]) -> pa.Table:
         """The samples of these topics."""

@@ -15,8 +15,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.gaps import Gap
+from kohort.history.numbering import Numbers, are_ascending, names_in, order_of, places_of
+from kohort.history.rows import rows_of
 from kohort.history.schema import COMMITS, COMMITTED, TABLES, TIME
 from kohort.history.state import State
+from kohort.history_files.certainty import NO_CUT
 from kohort.history_files.moments import CUTS
 from kohort.history_files.reading import Row, cut_rows
 from kohort.history_files.stored_rows import Filter, StoredRows, add_first_offsets
@@ -63,18 +66,19 @@ class RowsByGroup:
 
     def __init__(self, table: pa.Table, groups: Sequence[str], order: Sequence[str]) -> None:
         """`groups`: all groups that the table has. `order`: columns that order the rows of one."""
-        numbers = pc.index_in(table["group"], pa.array(groups, pa.string()))
-        keys = pa.table({"number": numbers, **{name: table[name] for name in order}})
-        ascending = [(name, "ascending") for name in keys.schema.names]
-        self.rows = table.take(pc.sort_indices(keys, ascending))
+        numbers = places_of(table["group"], pa.array(groups, pa.string()))
+        keys = [_key(table[name]) for name in order]
+        # Stored rows are in the order of the log, so that most tables only lack that of groups.
+        places = order_of(numbers, *(() if are_ascending(*keys) else keys))
+        self.rows = table if places is None else table.take(pa.array(places))
         """Those of all groups."""
-        counts = np.bincount(numbers.to_numpy(), minlength=len(groups))
+        counts = np.bincount(numbers, minlength=len(groups))
         starts = np.cumsum(counts) - counts
-        places = zip(starts.tolist(), counts.tolist(), strict=True)
-        self._places = dict(zip(groups, places, strict=True))
+        slices = zip(starts.tolist(), counts.tolist(), strict=True)
+        self._slices = dict(zip(groups, slices, strict=True))
 
     def of(self, group: str) -> pa.Table:
-        return self.rows.slice(*self._places[group])
+        return self.rows.slice(*self._slices[group])
 
 
 class LogPartitionRows:
@@ -104,8 +108,7 @@ class LogPartitionRows:
         columns = [name for name in COMMITS.names if name in (*commit_columns, *_NEEDED)]
         counted, self.open_commits = self._commits(columns)
         self.earlier = self._by_group(self._earlier(counted, state), "topic", "partition")
-        is_seen = pc.less(counted["in_force"], self._period.cut)
-        self.commits = self._by_group(counted.filter(is_seen), "in_force", "log_offset")
+        self.commits = self._by_group(self._seen(counted, "in_force"), "in_force", "log_offset")
 
     def owned(self) -> Iterator[Row]:
         """The assignments of all groups."""
@@ -167,13 +170,17 @@ class LogPartitionRows:
 
     def _listed(self, table: str) -> Mapping[str, list[Row]]:
         found: dict[str, list[Row]] = defaultdict(list)
-        for row in cut_rows(table, self._all(table).to_pylist(), self._period.cut):
+        for row in cut_rows(table, rows_of(self._all(table)), self._period.cut):
             found[row["group"]].append(row)
         return found
 
     def _minutes(self) -> pa.Table:
-        minutes = self._all("minutes")
-        return minutes.filter(pc.less(minutes[CUTS["minutes"].begins], self._period.cut))
+        return self._seen(self._all("minutes"), CUTS["minutes"].begins)
+
+    def _seen(self, rows: pa.Table, column: str) -> pa.Table:
+        """The rows whose offset in this column is before the cut."""
+        cut = self._period.cut
+        return rows if cut == NO_CUT else rows.filter(pc.less(rows[column], cut))
 
     # --- commits
 
@@ -182,7 +189,8 @@ class LogPartitionRows:
         since, until, _, cut, _ = self._period
         filters: list[Filter] = [] if since is None else [("in_force_time", ">=", since)]
         stored = self._read("commits", columns, filters, later=True)
-        stored = stored.filter(pc.is_valid(stored["in_force"]))
+        if stored["in_force"].null_count:
+            stored = stored.filter(pc.is_valid(stored["in_force"]))
         open_rows = self._of_groups(self._open["commits"]).select(columns)
         is_counted = pc.is_valid(open_rows["in_force"])  # a tombstone whose cause is not decided
         waiting = open_rows.filter(pc.equal(open_rows["txn"], "open"))
@@ -199,10 +207,11 @@ class LogPartitionRows:
         """The commits in force at the beginning of the period."""
         if self._period.since is None:
             return COMMITTED.empty_table()
-        order = [("in_force", "ascending"), ("log_offset", "ascending")]
+        order = ["in_force", "log_offset"]
         key = ["log_partition", "group", "topic", "partition"]
         firsts = (
-            counted.sort_by(order)
+            counted.select([*key, *order, *_BEFORE])
+            .sort_by([(name, "ascending") for name in order])
             .group_by(key, use_threads=False)
             .aggregate([(name, "first", _FIRST) for name in _BEFORE])
         )
@@ -219,6 +228,15 @@ class LogPartitionRows:
 
 
 _BEFORE: Final = ("previous", "previous_time", "certainty")
+_LATEST: Final = 2**63 - 1
+
+
+def _key(column: pa.ChunkedArray) -> Numbers:
+    """Numbers in the order of the values of a column; a time that is null is after all others."""
+    if pa.types.is_string(column.type):
+        return places_of(column, names_in(column))
+    numbers: Numbers = pc.fill_null(column.cast(pa.int64()), _LATEST).to_numpy()
+    return numbers
 
 
 def _scalar(time: datetime) -> Any:
