@@ -4,23 +4,9 @@ import re
 
 import pytest
 
-from history.built import build
 from history.folded import whole
-from history.recorded import load
 from kohort.cli.app import run
 from kohort.errors import ConfigError
-
-
-@pytest.fixture(scope="module")
-def recording():
-    return load("classic")
-
-
-@pytest.fixture(scope="module")
-def out(recording, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("history") / "out"
-    build(recording, directory)
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +31,15 @@ def test_a_page_of_all_groups_has_each_of_them(capsys, out, recording, tmp_path)
     assert names
     assert all(f"<bdi>{name}</bdi>" in html for name in names)
     assert [file.name for file in tmp_path.iterdir()] == ["groups.html"]
+
+
+def test_the_page_is_the_same_for_any_number_of_processes(capsys, out):
+    pages = set()
+    for count in (1, 2):
+        code, printed = report(capsys, out, "--all", "--out", "-", "--processes", count)
+        assert code == 0
+        pages.add(re.sub("made [^<]*? by", "", printed.out))
+    assert len(pages) == 1
 
 
 def test_a_page_of_a_group_has_its_generations(capsys, out, recording, group):
@@ -88,6 +83,7 @@ def test_times_choose_what_is_shown(capsys, out, recording, group):
     [
         ([], 2, "name one GROUP, or give --all"),
         (["billing", "--all"], 2, "name one GROUP, or give --all"),
+        (["--all", "--processes", "0"], 2, "--processes 0: is not a number from 1 on"),
         (["--all", "--since", "noon"], 2, "--since noon: is not a time"),
         (["--all", "--until", "2026-01-31T10:42"], 2, "--until 2026-01-31T10:42: has no zone"),
         (
@@ -116,10 +112,9 @@ def test_a_directory_of_something_else_is_refused(capsys, tmp_path):
     assert "is not the directory of a history" in printed.err
 
 
-def test_an_incomplete_history_is_reported_and_said(capsys, recording, tmp_path):
-    build(recording, tmp_path / "compacted", "compacted")
+def test_an_incomplete_history_is_reported_and_said(capsys, compacted, tmp_path):
     page = tmp_path / "page.html"
-    code, printed = report(capsys, tmp_path / "compacted", "--all", "--out", page)
+    code, printed = report(capsys, compacted, "--all", "--out", page)
     assert code in (0, 3)
     assert ("incomplete: records were missing" in printed.err) == (code == 3)
     assert ("is not known: compaction" in page.read_text()) == (code == 3)

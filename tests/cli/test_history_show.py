@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from history.built import build, build_parts
+from history.built import build_parts
 from history.folded import ends_of, folded, whole
 from history.group_log_builder import classic
 from history.offset_logs import START_MS
-from history.recorded import load
 from history.test_gaps import BEHIND, COMPLETE, commit
 from kohort.cli.app import run
 from kohort.coordinator.records import (
@@ -27,25 +26,6 @@ from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles
 from kohort.history_files.folding import fold_ranges
 from kohort.history_files.reading import GroupReader
-
-
-@pytest.fixture(scope="module")
-def recording():
-    return load("classic")
-
-
-@pytest.fixture(scope="module")
-def out(recording, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("history") / "out"
-    build(recording, directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def compacted(recording, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("history") / "compacted"
-    build(recording, directory, "compacted")
-    return directory
 
 
 def groups(recording):

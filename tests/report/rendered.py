@@ -2,8 +2,8 @@
 
 from html.parser import HTMLParser
 
-from kohort.report.building import Origin, page_of_all, page_of_group
-from kohort.report.page import render
+from kohort.report.building import Origin, described, drawn, page_of_all, page_of_group
+from kohort.report.page import Page, render
 from kohort.report.spans import milliseconds
 from report.histories import at
 
@@ -17,9 +17,19 @@ def of_group(history, findings=(), origin=ORIGIN) -> str:
 def of_all(histories, findings=None, origin=ORIGIN) -> str:
     """`findings`: by group id."""
     chosen = findings or {}
-    page = page_of_all([(one, chosen.get(one.group, ())) for one in histories], origin)
+    page = page_of([(one, chosen.get(one.group, ())) for one in histories], origin)
     assert page is not None
     return render(page)
+
+
+def page_of(groups, origin=ORIGIN) -> Page | None:
+    """The page of all groups. `groups`: pairs of a history and its findings."""
+    histories = {one.group: one for one, _ in groups}
+
+    def draw(names):
+        return {name: drawn(histories[name], origin) for name in names}
+
+    return page_of_all([described(one, findings, origin) for one, findings in groups], draw, origin)
 
 
 class Parts(HTMLParser):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from kohort.report.building import page_of_all, page_of_group
+from kohort.report.building import page_of_group
 from kohort.report.picture import picture
 from kohort.util.printable import printable
 from report import histories
@@ -22,7 +22,7 @@ from report.histories import (
     minute,
     rebalance,
 )
-from report.rendered import ORIGIN, Parts, of_all, of_group
+from report.rendered import ORIGIN, Parts, of_all, of_group, page_of
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 HOSTILE = [
@@ -105,7 +105,7 @@ def test_any_text_is_shown_as_itself(name):
 def test_a_picture_stays_one_svg_without_what_names_would_add(name):
     svgs = [
         picture(page_of_group(hostile_history(name), [finding(name)], ORIGIN)),
-        picture(page_of_all([(hostile_history(name), [finding(name)])], ORIGIN)),
+        picture(page_of([(hostile_history(name), [finding(name)])])),
     ]
     for svg in svgs:
         tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(svg).iter()}

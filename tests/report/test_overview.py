@@ -1,6 +1,5 @@
 """All groups on one page: their order, and how much of them is drawn."""
 
-from kohort.report.building import page_of_all
 from kohort.report.limits import (
     DETAILED_GROUPS,
     MOST_POINTS,
@@ -8,11 +7,11 @@ from kohort.report.limits import (
     sparkline_points,
 )
 from report.histories import busy, finding, generation, history, lag, minute, rebalance
-from report.rendered import ORIGIN, Parts, of_all
+from report.rendered import Parts, of_all, page_of
 
 
 def page(*groups):
-    found = page_of_all(groups, ORIGIN)
+    found = page_of(groups)
     assert found is not None
     return found
 
@@ -69,4 +68,14 @@ def test_every_row_links_to_the_section_of_its_group():
 
 
 def test_no_groups_are_no_page():
-    assert page_of_all([], ORIGIN) is None
+    assert page_of([]) is None
+
+
+def test_a_group_with_charts_has_more_of_its_findings_than_one_without():
+    findings = [finding("warning", since=number) for number in range(ONE_OF_MANY.findings + 1)]
+    worst = [(history(f"g{n}", minutes=[minute(0)]), findings * 2) for n in range(DETAILED_GROUPS)]
+    found = page(*worst, (history("other", minutes=[minute(0)]), findings))
+    assert {len(view.findings) for view in found.groups} == {ONE_OF_MANY.findings}
+    assert {view.more_findings for view in found.groups} == {ONE_OF_MANY.findings + 2}
+    (brief,) = found.brief
+    assert (len(brief.findings), brief.more_findings) == (3, len(findings) - 3)

@@ -6,11 +6,11 @@ import pytest
 
 from kohort.errors import ConfigError
 from kohort.report import png as png_module
-from kohort.report.building import page_of_all, page_of_group
+from kohort.report.building import page_of_group
 from kohort.report.picture import MOST_ROWS, WIDTH, picture
 from kohort.report.png import ZOOM, png
 from report.histories import busy, history, minute
-from report.rendered import ORIGIN
+from report.rendered import ORIGIN, page_of
 
 
 def test_a_picture_is_a_png_of_a_fixed_width():
@@ -34,7 +34,7 @@ def test_a_machine_without_fonts_is_told_what_to_install(monkeypatch):
 
 def test_a_picture_of_many_groups_has_the_worst_ones():
     groups = [(history(f"g{n}", minutes=[minute(0)]), ()) for n in range(MOST_ROWS + 3)]
-    svg = picture(page_of_all(groups, ORIGIN))
+    svg = picture(page_of(groups))
     assert "3 more groups" in svg
     assert f">g{MOST_ROWS - 1}<" in svg
     assert f">g{MOST_ROWS}<" not in svg

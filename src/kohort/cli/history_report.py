@@ -11,7 +11,6 @@ loads nothing from elsewhere, and opens without a network. Spark is not needed.
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,9 +24,7 @@ from kohort.errors import KohortError
 from kohort.util.text import did_you_mean
 
 if TYPE_CHECKING:
-    from kohort.findings.finding import Finding
     from kohort.history_files.directory import HistoryDirectory
-    from kohort.history_files.group_history import GroupHistory
     from kohort.report.building import Origin
     from kohort.report.page import Page
 
@@ -48,12 +45,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--png", metavar="FILE", help="also write a picture; with --all that of the list of groups")
     add("--since", metavar="TIME", help="show from this time on, as 2026-01-31T10:42Z")
     add("--until", metavar="TIME", help="show up to this time")
+    add(
+        "--processes",
+        metavar="N",
+        type=int,
+        help="with --all: read groups in at most N processes (default: one for each processor)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     if options.all == (options.group is not None):
         raise RefusedError("name one GROUP, or give --all")
+    if options.processes is not None and options.processes < 1:
+        raise RefusedError(f"--processes {options.processes}: is not a number from 1 on")
     import jinja2  # noqa: F401  # the first package that may be missing: its extra has all
 
     since, until = moment_of("--since", options.since), moment_of("--until", options.until)
@@ -83,10 +88,10 @@ def write_page(directory: "HistoryDirectory", source: str, out: Path) -> None:
 
     Raises KohortError, also if there are no groups; OSError.
     """
-    from kohort.report.building import page_of_all
+    from kohort.cli.report_groups import page_of_history
     from kohort.report.page import render
 
-    page = page_of_all(_groups(directory, None, None, None), _origin(source, None, None))
+    page = page_of_history(directory, _origin(source, None, None))
     if page is None:
         raise KohortError(f"{source} has no groups")
     _replace(out, render(page).encode())
@@ -112,18 +117,18 @@ def _page(
     until: datetime | None,
 ) -> "Page | None":
     """The page; None if the history has nothing to show, which is said."""
-    from kohort.report.building import page_of_all, page_of_group
+    from kohort.cli.report_groups import page_of_history, page_of_one
 
     origin = _origin(options.directory, since, until)
-    groups = _groups(directory, options.group, since, until)
     if options.all:
-        if (page := page_of_all(groups, origin)) is None:
+        page = page_of_history(directory, origin, since, until, options.processes)
+        if page is None:
             print_message(f"{options.directory} has no groups in this time")
         return page
-    for history, findings in groups:
-        return page_of_group(history, findings, origin)
-    _print_absent(options, directory)
-    return None
+    page = page_of_one(directory, options.group, origin, since, until)
+    if page is None:
+        _print_absent(options, directory)
+    return page
 
 
 def _print_absent(options: argparse.Namespace, directory: "HistoryDirectory") -> None:
@@ -135,23 +140,6 @@ def _print_absent(options: argparse.Namespace, directory: "HistoryDirectory") ->
         return
     hint = did_you_mean(options.group, names)
     print_message(f"group {options.group} has no record in {options.directory}{hint}")
-
-
-def _groups(
-    directory: "HistoryDirectory",
-    group: str | None,
-    since: datetime | None,
-    until: datetime | None,
-) -> "Iterator[tuple[GroupHistory, Sequence[Finding]]]":
-    from kohort.findings.commit_series import COLUMNS
-    from kohort.findings.search import find
-    from kohort.findings.thresholds import Thresholds
-    from kohort.history_files.group_history import group_histories
-
-    chosen = None if group is None else [group]
-    for history in group_histories(directory, chosen, since, until, commit_columns=COLUMNS):
-        findings = () if history.end is None else find(history, Thresholds(), history.end)
-        yield history, findings
 
 
 def _write(options: argparse.Namespace, page: "Page") -> int:

@@ -1,16 +1,17 @@
 """Builds the page of one group, or of all groups of a history, from their rows.
 
-Of many groups the rows come one group after the other, and only what the page shows is kept: of
-the worst groups so far their charts, of the others their figures and worst findings.
+Which of many groups are the worst is known when all have been described. So only these are drawn
+afterwards, and only what the page shows of the others is kept.
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
 
 from kohort.findings.finding import Finding
 from kohort.history_files.group_history import GroupHistory
+from kohort.report.findings import FindingView, finding_views
 from kohort.report.limits import BRIEF, DETAILED_GROUPS, ONE_OF_MANY, WHOLE, sparkline_points
 from kohort.report.names import counted, shown
 from kohort.report.overview import Entry, Rank, Row, buckets, rank, rows, summary, whole_span
@@ -30,17 +31,31 @@ class Origin:
     until: int | None = None
 
 
-class _Detailed(NamedTuple):
-    """A group with charts; the smallest one is the first to be left out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a page of all groups shows of one, except for charts."""
+
+    group: str
+    entry: Entry
+    findings: Sequence[FindingView]
+    """As many as the page shows of a group that is drawn."""
+
+
+Draw: TypeAlias = Callable[[Collection[str]], Mapping[str, GroupView]]
+"""Draws groups, by their ids."""
+
+
+class _Worst(NamedTuple):
+    """A group that is drawn; the smallest one is the first to be left out."""
 
     badness: tuple[int, ...]
     number: int
-    view: GroupView
+    described: Described
 
 
 def page_of_group(history: GroupHistory, findings: Sequence[Finding], origin: Origin) -> Page:
     span = span_of(history, origin.since, origin.until)
-    view, figures = group_view(history, findings, WHOLE, span, "g1")
+    view, figures = group_view(history, findings, WHOLE, span)
     name = shown(history.group)
     return _page(
         origin,
@@ -54,35 +69,54 @@ def page_of_group(history: GroupHistory, findings: Sequence[Finding], origin: Or
     )
 
 
-def page_of_all(
-    groups: Iterable[tuple[GroupHistory, Sequence[Finding]]], origin: Origin
-) -> Page | None:
-    """The page of all groups, each with its findings; None if there are no groups."""
-    entries: list[Entry] = []
-    worst: list[_Detailed] = []
-    for number, (history, findings) in enumerate(groups):
-        entry = _entry(history, findings, origin, f"g{number + 1}")
-        entries.append(entry)
-        badness = _badness(entry.rank)
-        if len(worst) < DETAILED_GROUPS or badness > worst[0].badness:
-            span = span_of(history, origin.since, origin.until)
-            view, _ = group_view(history, findings, ONE_OF_MANY, span, entry.view.anchor)
-            detailed = _Detailed(badness, number, view)
-            push = heapq.heappush if len(worst) < DETAILED_GROUPS else heapq.heapreplace
-            push(worst, detailed)
-    return _of_entries(entries, worst, origin) if entries else None
-
-
-def _entry(
-    history: GroupHistory, findings: Sequence[Finding], origin: Origin, anchor: str
-) -> Entry:
+def described(history: GroupHistory, findings: Sequence[Finding], origin: Origin) -> Described:
+    """A group of a page of all groups."""
     span = span_of(history, origin.since, origin.until)
-    view, figures = group_view(history, findings, BRIEF, span, anchor)
-    return Entry(
+    view, figures = group_view(history, findings, BRIEF, span)
+    entry = Entry(
         rank=rank(findings, figures, view.name),
         view=view,
         figures=figures,
         buckets=buckets(history.minutes, span),
+    )
+    shown_if_drawn = finding_views(findings, span, ONE_OF_MANY.findings)
+    return Described(group=history.group, entry=entry, findings=shown_if_drawn)
+
+
+def drawn(history: GroupHistory, origin: Origin) -> GroupView:
+    """The section of one of the worst groups, without its findings."""
+    span = span_of(history, origin.since, origin.until)
+    return group_view(history, (), ONE_OF_MANY, span)[0]
+
+
+def page_of_all(groups: Iterable[Described], draw: Draw, origin: Origin) -> Page | None:
+    """The page of all groups, of which `draw` draws the worst; None if there are no groups."""
+    entries: list[Entry] = []
+    worst: list[_Worst] = []
+    for number, group in enumerate(groups):
+        view = replace(group.entry.view, anchor=_anchor(number))
+        entries.append(replace(group.entry, view=view))
+        badness = _badness(group.entry.rank)
+        if len(worst) < DETAILED_GROUPS or badness > worst[0].badness:
+            push = heapq.heappush if len(worst) < DETAILED_GROUPS else heapq.heapreplace
+            push(worst, _Worst(badness, number, group))
+    if not entries:
+        return None
+    views = draw({each.described.group for each in worst})
+    return _of_entries(entries, [_section(each, views) for each in worst], origin)
+
+
+def _anchor(number: int) -> str:
+    return f"g{number + 1}"
+
+
+def _section(of: _Worst, views: Mapping[str, GroupView]) -> GroupView:
+    brief, findings = of.described.entry.view, of.described.findings
+    return replace(
+        views[of.described.group],
+        anchor=_anchor(of.number),
+        findings=findings,
+        more_findings=len(brief.findings) + brief.more_findings - len(findings),
     )
 
 
@@ -90,9 +124,9 @@ def _badness(of: Rank) -> tuple[int, ...]:
     return tuple(-number for number in of[:-1])
 
 
-def _of_entries(entries: list[Entry], worst: Sequence[_Detailed], origin: Origin) -> Page:
+def _of_entries(entries: list[Entry], worst: Iterable[GroupView], origin: Origin) -> Page:
     entries.sort(key=lambda entry: entry.rank)
-    charted = {detailed.view.anchor: detailed.view for detailed in worst}
+    charted = {view.anchor: view for view in worst}
     span = whole_span(entries)
     assert span is not None
     return _page(

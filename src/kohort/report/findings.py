@@ -30,10 +30,10 @@ def severity_rank(severity: str) -> int:
     return SEVERITIES.index(severity)
 
 
-def finding_views(findings: Iterable[Finding], span: Span) -> list[FindingView]:
-    """The findings, the worst first, then by time."""
+def finding_views(findings: Iterable[Finding], span: Span, most: int) -> list[FindingView]:
+    """The findings, the worst first, then by time; at most so many."""
     ordered = sorted(findings, key=lambda one: (severity_rank(one.severity), one.since))
-    return [_view(finding, span) for finding in ordered]
+    return [_view(finding, span) for finding in ordered[:most]]
 
 
 def _view(finding: Finding, span: Span) -> FindingView:

@@ -93,30 +93,35 @@ def bands(
 ) -> Bands:
     """The bands of these lanes, at most so many; `total` is the number of all partitions."""
     numbers = {partition: number for number, partition in enumerate(lanes)}
-    of_lanes = [stay for stay in all_stays if stay.partition in numbers]
+    of_lanes = [
+        Band(
+            stay.member,
+            numbers[stay.partition],
+            span.position(stay.since),
+            span.position(span.until if stay.until is None else stay.until),
+        )
+        for stay in all_stays
+        if stay.partition in numbers
+    ]
     for resolution in RESOLUTIONS:
-        drawn, often = _drawn(of_lanes, numbers, span, resolution)
+        drawn, often = _drawn(of_lanes, resolution)
         if len(drawn) + len(often) <= most:
             break
     return Bands(lanes, total - len(lanes), drawn, often, len(of_lanes) - len(drawn))
 
 
-def _drawn(
-    of_lanes: Sequence[Stay], numbers: Mapping[TopicPartition, int], span: Span, resolution: int
-) -> tuple[list[Band], list[Band]]:
-    """The stays that are wide enough, and where only others are."""
+def _drawn(of_lanes: Sequence[Band], resolution: int) -> tuple[list[Band], list[Band]]:
+    """The bands that are wide enough, and where only others are."""
     drawn: list[Band] = []
     covered: dict[int, set[int]] = defaultdict(set)
     narrow: dict[int, set[int]] = defaultdict(set)
-    for stay in of_lanes:
-        lane = numbers[stay.partition]
-        begin = round(span.position(stay.since) * resolution)
-        end = round(span.position(span.until if stay.until is None else stay.until) * resolution)
+    for band in of_lanes:
+        begin, end = round(band.begin * resolution), round(band.end * resolution)
         if begin < end:
-            drawn.append(Band(stay.member, lane, begin / resolution, end / resolution))
-            covered[lane].update(range(begin, end))
+            drawn.append(Band(band.member, band.lane, begin / resolution, end / resolution))
+            covered[band.lane].update(range(begin, end))
         else:
-            narrow[lane].add(min(begin, resolution - 1))
+            narrow[band.lane].add(min(begin, resolution - 1))
     often = [
         Band(OFTEN, lane, begin / resolution, end / resolution)
         for lane, cells in sorted(narrow.items())

@@ -15,6 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from kohort.findings.partition_rows import by_partition
 from kohort.report.owners import TopicPartition
 from kohort.report.spans import MINUTE, SECOND, Span
 
@@ -109,36 +110,22 @@ def lag_series(lag: pa.Table, span: Span, most: int) -> LagSeries | None:
     chosen = lag.filter(pa.array((times >= span.since) & (times <= span.until)))
     if not chosen.num_rows:
         return None
-    chosen = chosen.sort_by([("topic", "ascending"), ("partition", "ascending")])
-    chosen = chosen.sort_by(
-        [("topic", "ascending"), ("partition", "ascending"), ("time", "ascending")]
-    )
+    chosen, partitions = by_partition(chosen)
     buckets = np.minimum((_times(chosen["time"]) - span.since) // width, count - 1)
     records, behind = _nullable(chosen["lag"]), _nullable(chosen["lag_ms"])
     total, largest, largest_ms = (np.full(count, np.nan) for _ in range(3))
     last: dict[TopicPartition, int] = {}
     unknown = 0
-    for partition, begin, end in _partitions(chosen):
-        rows = slice(begin, end)
+    for topic, number, rows in partitions:
         of_partition = _held(buckets[rows], records[rows], count)
         total = _plus(total, of_partition)
         largest = np.fmax(largest, of_partition)
         largest_ms = np.fmax(largest_ms, _held(buckets[rows], behind[rows], count))
-        if np.isfinite(records[end - 1]):
-            last[partition] = int(records[end - 1])
+        if np.isfinite(records[rows.stop - 1]):
+            last[TopicPartition(topic, number)] = int(records[rows.stop - 1])
         else:
             unknown += 1
     return LagSeries(width, total, largest, largest_ms, last, unknown)
-
-
-def _partitions(rows: pa.Table) -> list[tuple[TopicPartition, int, int]]:
-    """The partitions of sorted rows, and where each begins and ends."""
-    keys = list(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
-    starts = [index for index, key in enumerate(keys) if not index or key != keys[index - 1]]
-    ends = [*starts[1:], len(keys)]
-    return [
-        (TopicPartition(*keys[start]), start, end) for start, end in zip(starts, ends, strict=True)
-    ]
 
 
 def _held(buckets: Integers, values: Floats, count: int) -> Floats:

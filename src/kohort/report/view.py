@@ -49,7 +49,6 @@ class Fact:
 class GroupView:
     """A section of the page."""
 
-    anchor: str
     name: str
     period: str
     facts: Sequence[Fact]
@@ -64,6 +63,8 @@ class GroupView:
     missing: Sequence[str]
     """Charts that are not there, with the reason."""
     tables: Mapping[str, Table]
+    anchor: str = "g1"
+    """Name of the section in its page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,34 +171,35 @@ def group_view(
     findings: Sequence[Finding],
     limits: Limits,
     span: Span,
-    anchor: str,
 ) -> tuple[GroupView, Figures]:
     """The section of a group, and the figures by which it is compared."""
-    names = member_names(history.members)
     points = max(limits.points, _FEWEST_POINTS)
-    subject = _Subject(
-        history,
-        span,
-        limits,
-        names,
-        stays(history.assignments, names, span) if limits.points else [],
-        activity(history.minutes, history.commits, span, points),
-        lag_series(history.lag, span, points),
-        unknown_times(history, span),
-    )
-    found = figures(history, subject.lag)
-    views = finding_views(findings, span)
-    charted = _charts(subject) if limits.points else _Charts()
+    lag, unknown = lag_series(history.lag, span, points), unknown_times(history, span)
+    found = figures(history, lag)
+    charted = _Charts()
+    if limits.points:
+        names = member_names(history.members)
+        charted = _charts(
+            _Subject(
+                history,
+                span,
+                limits,
+                names,
+                stays(history.assignments, names, span),
+                activity(history.minutes, history.commits, span, points),
+                lag,
+                unknown,
+            )
+        )
     return GroupView(
-        anchor=anchor,
         name=shown(history.group),
         period=clock_range(span.since, span.until),
-        facts=_facts(found, subject),
-        certainty=sentences(history, span, subject.unknown),
-        is_certain=not subject.unknown,
-        findings=views[: limits.findings],
-        more_findings=max(len(views) - limits.findings, 0),
-        axis=charts.axis(span, _rebalance_times(history), subject.unknown),
+        facts=_facts(history, found, span, lag),
+        certainty=sentences(history, span, unknown),
+        is_certain=not unknown,
+        findings=finding_views(findings, span, limits.findings),
+        more_findings=max(len(findings) - limits.findings, 0),
+        axis=charts.axis(span, _rebalance_times(history), unknown),
         owners=charted.owners,
         rebalances=charted.rebalances,
         values=charted.values,
@@ -210,14 +212,13 @@ def _rebalance_times(history: GroupHistory) -> list[int]:
     return [milliseconds(row["time"]) for row in history.rebalances if row["time"] is not None]
 
 
-def _facts(found: Figures, subject: _Subject) -> list[Fact]:
-    span = subject.span
-    protocols = dict.fromkeys(
-        shown(row["protocol"]) for row in subject.history.generations if row["protocol"]
-    )
+def _facts(
+    history: GroupHistory, found: Figures, span: Span, series: LagSeries | None
+) -> list[Fact]:
+    protocols = dict.fromkeys(row["protocol"] for row in history.generations if row["protocol"])
     lag = "not known" if found.lag is None else counted(found.lag, "record")
     behind = "" if found.lag_ms is None else f"{duration(found.lag_ms)} behind"
-    unknown = 0 if subject.lag is None else subject.lag.unknown
+    unknown = 0 if series is None else series.unknown
     if unknown:
         behind += f"{', ' if behind else ''}not known of {counted(unknown, 'partition')}"
     day, _, time = (
@@ -227,7 +228,7 @@ def _facts(found: Figures, subject: _Subject) -> list[Fact]:
     standstill = found.longest_standstill_ms
     total = f"{duration(found.total_standstill_ms)} in all" if standstill is not None else ""
     return [
-        Fact("Type", found.group_type, ", ".join(protocols)),
+        Fact("Type", found.group_type, ", ".join(dict.fromkeys(map(shown, protocols)))),
         Fact("Members at the end", f"{found.members:,}"),
         Fact("Rebalances", f"{found.rebalances:,}", f"{counted(found.generations, 'generation')}"),
         Fact("Longest standstill", duration(standstill), total),
