@@ -19,7 +19,7 @@ from kohort.findings.thresholds import Thresholds
 from kohort.history.schema import FINDINGS
 from kohort.history_files.directory import HistoryDirectory, WritableHistory
 from kohort.history_files.file_system import Files
-from kohort.history_files.finding_search import search_groups
+from kohort.history_files.finding_search import RunParts, search_groups
 from kohort.history_files.group_history import end_of
 from kohort.history_files.snapshot import Snapshot, StoredFile
 from kohort.history_files.stored_rows import RECORDED, Filter, StoredRows
@@ -32,19 +32,18 @@ _PLACES: Final = ["log_partition", "log_offset", "group"]
 
 
 def add_findings(
-    history: WritableHistory, groups: Collection[str], now_ms: int
+    history: WritableHistory, groups: Collection[str], now_ms: int, run: RunParts = map
 ) -> list[StoredFile]:
     """Look at the last 24 hours of these groups, and make new findings visible.
 
-    `groups`: at least those that have changed since the search before.
-
-    Raises KohortError.
+    `groups`: at least those that have changed since the search before. `run`: as that of
+    `search_groups`. Raises KohortError.
     """
     end = end_of(history)
     if end is None or not groups:
         return []
     since = end - WINDOW
-    result = search_groups(history, Thresholds(), groups=groups, since=since)
+    result = search_groups(history, Thresholds(), groups=groups, since=since, run=run)
     earlier = stored_findings(history, groups, since)
     known = {each.key: each for each in earlier}
     found = [each for each in joined(result.findings, earlier) if known.get(each.key) != each]

@@ -1,15 +1,17 @@
 """Looks for findings in the groups of a history, one after the other."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from typing import TypeAlias
 
 from kohort.findings.commit_series import COLUMNS
 from kohort.findings.finding import Finding
 from kohort.findings.search import find, ordered
 from kohort.findings.thresholds import Thresholds
 from kohort.history_files.directory import HistoryDirectory
-from kohort.history_files.group_history import GroupHistory, group_histories
+from kohort.history_files.group_history import GroupHistories, GroupHistory, GroupPart
 
 
 @dataclass(slots=True)
@@ -26,6 +28,12 @@ class SearchResult:
     """Groups with commits whose lag is not known."""
 
 
+RunParts: TypeAlias = Callable[
+    [Callable[[GroupPart], SearchResult], Sequence[GroupPart]], Iterable[SearchResult]
+]
+"""Calls a function, which can be pickled, with each part, in any order."""
+
+
 def search_groups(
     directory: HistoryDirectory,
     thresholds: Thresholds,
@@ -34,16 +42,34 @@ def search_groups(
     since: datetime | None = None,
     at: datetime | None = None,
     ids: Collection[str] | None = None,
+    run: RunParts = map,
 ) -> SearchResult:
     """Findings of all groups, or of the named ones that have rows; of all rules, or of `ids`.
 
-    `at`: by default the end of the history. Raises ConfigError for a time of which rows were
-    removed; KohortError.
+    `at`: by default the end of the history. `run`: searches the parts. Raises ConfigError for a
+    time of which rows were removed; KohortError.
     """
+    histories = GroupHistories(directory, since, at, COLUMNS)
+    work = partial(_search_part, histories, thresholds, ids)
     result = SearchResult()
-    for history in group_histories(directory, groups, since, at, commit_columns=COLUMNS):
-        _search(result, history, thresholds, ids)
+    for part in run(work, histories.parts(groups)):
+        result.findings += part.findings
+        result.groups |= part.groups
+        result.incomplete |= part.incomplete
+        result.without_samples |= part.without_samples
     result.findings = ordered(result.findings)
+    return result
+
+
+def _search_part(
+    histories: GroupHistories,
+    thresholds: Thresholds,
+    ids: Collection[str] | None,
+    part: GroupPart,
+) -> SearchResult:
+    result = SearchResult()
+    for history in histories.read(part):
+        _search(result, history, thresholds, ids)
     return result
 
 

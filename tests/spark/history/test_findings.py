@@ -93,7 +93,11 @@ def test_a_group_that_stops_as_a_whole_is_found_by_its_samples(tmp_path):
 
 
 @pytest.mark.clients
-def test_a_build_writes_findings_and_read_shows_each_once(session, builds, tmp_path):
+@pytest.mark.parametrize("rows_in_driver", [0, 10**9], ids=["in tasks", "in the driver"])
+def test_a_build_writes_findings_and_read_shows_each_once(
+    session, builds, tmp_path, monkeypatch, rows_in_driver
+):
+    monkeypatch.setattr(finding, "ROWS_IN_DRIVER", rows_in_driver)
     rows = [
         {name: row[name] for name in ("key", "value", "partition", "offset", "timestamp")}
         for row in builds.log.rows

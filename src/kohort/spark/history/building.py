@@ -18,7 +18,7 @@ from kohort.history_files.folding import LogRange, TaskResult
 from kohort.history_files.merging import merge, remove_older
 from kohort.history_files.samples import add_samples
 from kohort.history_files.snapshot import Snapshot
-from kohort.spark.history.finding import FindingSearch
+from kohort.spark.history.finding import FindingSearch, in_tasks
 from kohort.spark.history.folding import run_on_frame, run_tasks, task_limit
 from kohort.spark.history.sampling import EndsOfBroker, TopicsToSample, log_failure, take
 from kohort.spark.history.sources import BrokerLog, Log, Offsets, Source, log_of
@@ -64,6 +64,7 @@ def build(
     progress: Progress | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
     samples: bool = True,
+    findings: bool = True,
 ) -> BuildResult:
     """Bring the history in the directory `out` to the present end of `source`.
 
@@ -72,7 +73,8 @@ def build(
     exist. `keep_ms`: remove rows that are older. `options`: what no record has; by default the
     configs of the broker, else Kafka's defaults. `topic_names`: names by topic id, for topics that
     neither a record nor the source names. `samples`: of a broker, sample the ends of the topics
-    that groups commit too; without them lag is not known.
+    that groups commit too; without them lag is not known. `findings`: look for faults in the groups
+    that changed.
 
     Raises LockedError if another build writes into `out`; ConfigError; StoppedError; KohortError.
     """
@@ -82,11 +84,12 @@ def build(
     files = open_files(out)
     with opened_for_writing(files, now_ms()) as history:
         work = _work(spark, source, files.location, options, names)
-        search = FindingSearch(history, now_ms)
+        search = FindingSearch(history, now_ms, run=in_tasks(spark))
         result = _build(spark, history, work, progress or _ignore, is_stopped)
         if samples and work.ends is not None:
             _sample(work.ends, history, is_stopped)
-        search.after_batch(at_once=True)
+        if findings:
+            search.after_batch(at_once=True)
         maintain(history, keep_ms)
         return replace(result, snapshot=history.current)
 

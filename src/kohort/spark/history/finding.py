@@ -1,12 +1,19 @@
-"""Looks for findings after batches, in the driver. An error there does not end a build."""
+"""Looks for findings after batches. An error there does not end a build."""
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kohort.history_files.directory import WritableHistory
 from kohort.history_files.finding_files import add_findings, changed_groups, unsearched_groups
+from kohort.history_files.finding_search import RunParts, SearchResult
+from kohort.history_files.group_history import GroupPart
+from kohort.spark import workers
+from kohort.spark.error_messages import cause_first
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WAIT: Final = 20
 """Times the duration of a search that the next one waits: it takes at most 5 % of the time."""
@@ -14,7 +21,36 @@ FIRST_LOOK_S: Final = 120.0
 """A group that has not changed for so long is searched again: it may have stopped."""
 LAST_LOOK_S: Final = 24 * 3_600.0
 """Later it is not: its last change leaves the time that is searched."""
+ROWS_IN_DRIVER: Final = 200_000
+"""Fewer rows are searched sooner than tasks begin."""
 _log: Final = logging.getLogger("kohort.history")
+
+
+def in_tasks(spark: "SparkSession") -> RunParts:
+    """Has Spark's tasks search the parts if they have many rows; not with Spark Connect."""
+    from pyspark.sql.utils import is_remote
+
+    def run(
+        search: Callable[[GroupPart], SearchResult], parts: Sequence[GroupPart]
+    ) -> Iterable[SearchResult]:
+        if is_remote() or sum(part.rows for part in parts) < ROWS_IN_DRIVER:
+            return map(search, parts)
+        rows = spark.sparkContext.parallelize(parts, len(parts))
+        return rows.map(SearchTask(search).run).collect()
+
+    return run
+
+
+@cause_first
+class SearchTask(workers.TaskObject):
+    """Searches one part."""
+
+    def __init__(self, search: Callable[[GroupPart], SearchResult]) -> None:
+        self._search = search
+
+    def run(self, part: GroupPart) -> SearchResult:
+        workers.settle()
+        return self._search(part)
 
 
 class FindingSearch:
@@ -29,10 +65,13 @@ class FindingSearch:
         history: WritableHistory,
         now_ms: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
+        run: RunParts = map,
     ) -> None:
+        """`run`: searches parts of the groups."""
         self._history = history
         self._now_ms = now_ms
         self._monotonic = monotonic
+        self._run = run
         self._paths = history.current.paths()
         self._has_leftovers = not history.current.is_searched
         self._groups: set[str] = set()
@@ -57,7 +96,7 @@ class FindingSearch:
         self._quiet |= dict.fromkeys(changed, (began, began + FIRST_LOOK_S))
         due = self._groups | {group for group, (_, at) in self._quiet.items() if at <= began}
         if due and (at_once or began >= self._next):
-            add_findings(self._history, due, self._now_ms())
+            add_findings(self._history, due, self._now_ms(), self._run)
             self._groups.clear()
             self._plan_quiet(began)
             now = self._monotonic()

@@ -25,7 +25,7 @@ from kohort.spark.history.building import (
     validate_cluster,
     validate_keep,
 )
-from kohort.spark.history.finding import FindingSearch
+from kohort.spark.history.finding import FindingSearch, in_tasks
 from kohort.spark.history.sampling import Sampler, TopicsToSample, log_failure, take
 from kohort.spark.history.sources import BOOTSTRAP, BrokerLog, Offsets, broker_options, is_path
 from kohort.spark.history.tables import hadoop_path
@@ -118,7 +118,7 @@ class _Stream:
         self._keep_ms = keep_ms
         self._on_batch = on_batch
         self._sampler = sampler
-        self._search = FindingSearch(history, now_ms)
+        self._search = FindingSearch(history, now_ms, run=in_tasks(spark))
         self._in_batch = threading.Lock()
         self._is_ending = False
         self._failure: str | None = None
