@@ -1,5 +1,6 @@
-"""Jobs that `benchmarks.history` measures, each in a process of its own: start included.
+"""Jobs that `benchmarks.history` measures, each in a process of its own.
 
+    python -m benchmarks.history_jobs fold SEGMENTS OUT
     python -m benchmarks.history_jobs build SEGMENTS OUT
     python -m benchmarks.history_jobs committed OUT TIME
     python -m benchmarks.history_jobs status OUT TIME
@@ -7,7 +8,8 @@
     python -m benchmarks.history_jobs udf BOOTSTRAP TOPIC JARS
     python -m benchmarks.history_jobs duckdb OUT TIME
 
-The last line of the output is JSON: how many rows the result has, and a checksum of the offsets.
+The last line of the output is JSON. `result`: how many rows there are, and a checksum of the
+offsets; `work_s`: the seconds from when Spark had started to the result.
 `udf` is what one writes without Kohort: Spark's Kafka connector and a Python function per row.
 """
 
@@ -15,11 +17,15 @@ import json
 import os
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kohort.spark import history
+
+marks: list[float] = []
+"""When Spark had started, and when the work was done."""
 
 
 @contextmanager
@@ -36,18 +42,26 @@ def session(**settings: str) -> Iterator[Any]:
         builder = builder.config(name.replace("_", "."), value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    marks.append(time.monotonic())
     try:
         yield spark
     finally:
+        marks.append(time.monotonic())
         spark.stop()
 
 
-def build(segments: str, out: str) -> dict[str, int]:
+def fold(segments: str, out: str) -> dict[str, int]:
     """Fold the segments into tables."""
     with session() as spark:
-        history.build(spark, segments, out)
-        (row,) = history.read(spark, out).coverage.groupBy().sum("records").collect()
-    return {"rows": row[0]}
+        return {"rows": history.build(spark, segments, out, findings=False).records}
+
+
+def build(segments: str, out: str) -> dict[str, int]:
+    """The same, and look for faults in all groups."""
+    with session() as spark:
+        result = history.build(spark, segments, out)
+    findings = [file.rows for file in result.snapshot.files if file.table == "findings"]
+    return {"rows": result.records, "findings": sum(findings)}
 
 
 def committed(out: str, time: str) -> dict[str, int]:
@@ -138,6 +152,7 @@ def duckdb(out: str, time: str) -> dict[str, int]:
 
 
 JOBS: dict[str, Callable[..., dict[str, int]]] = {
+    "fold": fold,
     "build": build,
     "committed": committed,
     "status": status,
@@ -147,4 +162,6 @@ JOBS: dict[str, Callable[..., dict[str, int]]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(JOBS[sys.argv[1]](*sys.argv[2:])), flush=True)
+    found = JOBS[sys.argv[1]](*sys.argv[2:])
+    work_s = marks[1] - marks[0] if marks else None
+    print(json.dumps({"result": found, "work_s": work_s}), flush=True)

@@ -11,12 +11,14 @@ from history_files.faults import Quick
 from kohort.errors import ConfigError
 from kohort.history.sample_rows import Ends, sampled_rows
 from kohort.history.schema import MEMBERS
-from kohort.history_files import status
+from kohort.history_files import parts
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles
 from kohort.history_files.merging import remove_older
+from kohort.history_files.parts import parts_of
 from kohort.history_files.samples import add_samples
-from kohort.history_files.status import parts_of, status_at
+from kohort.history_files.status import status_at
+from kohort.history_files.table_files import TableFiles
 from kohort.types import TopicPartition
 
 EVERY = timedelta(seconds=10)
@@ -63,6 +65,21 @@ def test_a_silent_group_is_empty_unless_it_has_members(files, monkeypatch):
     assert found(files, late)[0] == ("topic-0", 36, 63, "stopped")
 
 
+def test_a_group_is_empty_whose_members_departed_while_another_one_has_some(files):
+    late = NOW + timedelta(minutes=10)
+    rows = [
+        {"log_partition": 0, "group": "g", "from": NOW - timedelta(hours=2), "to": NOW},
+        {"log_partition": 0, "group": "other", "from": NOW - timedelta(hours=2)},
+    ]
+    with opened_for_writing(files, NOW_MS) as history:
+        ends = {TopicPartition("topic-0", 0): Ends(0, 99, 99)}
+        add_samples(history, [sampled_rows(NOW_MS + 300_000, ends, {})], NOW_MS)
+        tables = TableFiles(files, "0", "attempt")
+        tables.write("members", pa.RecordBatch.from_pylist(rows, schema=MEMBERS))
+        history.add_files(tables.close(), NOW_MS)
+    assert found(files, late)[0] == ("topic-0", 36, 63, "empty")
+
+
 def test_parts_of_the_log_partitions_give_the_rows_of_all(tmp_path, monkeypatch):
     files = LocalFiles(tmp_path / "out", Quick())
     Builder(log(5, 8, EVERY), files).build()
@@ -72,8 +89,11 @@ def test_parts_of_the_log_partitions_give_the_rows_of_all(tmp_path, monkeypatch)
         snapshot = history.current
     assert parts_of(snapshot, 1) == [[0, 1, 2, 3, 4]]
     assert sorted(number for part in parts_of(snapshot, 2) for number in part) == [0, 1, 2, 3, 4]
-    monkeypatch.setattr(status, "COMMITS_PER_PART", 8)
+    monkeypatch.setattr(parts, "COMMITS_PER_PART", 8)
     assert parts_of(snapshot, 1) == [[number] for number in range(5)]
+    monkeypatch.setattr(parts, "COMMITS_PER_PART", 15)
+    assert len(parts_of(snapshot, 2)) == 4, "as many for each core"
+    monkeypatch.setattr(parts, "COMMITS_PER_PART", 8)
     assert len(found(files)) == 5 * 4, "the groups of five log partitions"
 
 

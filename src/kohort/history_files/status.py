@@ -6,30 +6,26 @@ part, and by the samples of a day.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from kohort.history.lag import COMMIT_COLUMNS, last_lags
-from kohort.history.numbering import names_in
-from kohort.history.schema import COMMITS, STATUS, TABLES, TIME
+from kohort.history.lag import last_lags
+from kohort.history.numbering import names_in, values_in
+from kohort.history.schema import STATUS, TABLES, TIME
 from kohort.history.status import LIMITS, StatusLimits, status_table
-from kohort.history_files.building import divided
 from kohort.history_files.certainty import is_in_gap
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.file_system import Files
-from kohort.history_files.folding import LogRange
 from kohort.history_files.moments import validate_kept
+from kohort.history_files.parts import parts_of, read_columns, states_of, stored_commits
 from kohort.history_files.samples import last_sample_ms, read_stored_samples
 from kohort.history_files.snapshot import Snapshot
-from kohort.history_files.table_files import parquet_errors
 
 if TYPE_CHECKING:
     from kohort.history.state import State
 
-COMMITS_PER_PART: Final = 2_000_000
 SAMPLES_SINCE: Final = timedelta(days=1)
 """How far samples are read back: for the time of a lag, and for when its end began to grow."""
 _NO_CUT: Final = 2**63 - 1
@@ -64,17 +60,6 @@ def moment_of(snapshot: Snapshot, at: datetime | None) -> datetime | None:
     return None if last is None else datetime.fromtimestamp(last / 1000, UTC)
 
 
-def parts_of(snapshot: Snapshot, least: int) -> list[list[int]]:
-    """The log partitions in parts that are read at once; at least so many, if there are enough."""
-    ranges = [
-        LogRange(number, 0, stored.end, None) for number, stored in snapshot.log_partitions.items()
-    ]
-    commits = sum(file.rows for file in snapshot.files if file.table == "commits")
-    count = max(least, -(-commits // COMMITS_PER_PART))
-    parts = divided(ranges, count) if ranges else []
-    return [[each.log_partition for each in part] for part in parts]
-
-
 def status_of_part(
     files: Files,
     snapshot: Snapshot,
@@ -83,11 +68,11 @@ def status_of_part(
     limits: StatusLimits = LIMITS,
 ) -> pa.Table:
     """The status of the groups in some log partitions. Raises KohortError."""
-    commits = _commits(files, snapshot, log_partitions, at)
+    commits = stored_commits(files, snapshot, log_partitions, at)
     topics = names_in(commits["topic"]).to_pylist()
     samples = read_stored_samples(files, snapshot, at, topics=topics, since=at - SAMPLES_SINCE)
     lags = last_lags(commits, samples)
-    states = list(_states(files, snapshot, log_partitions))
+    states = list(states_of(files, snapshot, log_partitions))
     judged = status_table(
         lags, at, unknown_groups=_unknown_groups(commits, states, at), limits=limits
     )
@@ -104,57 +89,6 @@ def status_of_part(
     )
 
 
-def _commits(
-    files: Files, snapshot: Snapshot, log_partitions: Sequence[int], at: datetime
-) -> pa.Table:
-    """The commits that were in force until `at`."""
-    names = [*COMMIT_COLUMNS, "log_partition"]
-    wanted = (
-        pc.field("log_partition").isin(pa.array(log_partitions, pa.int32()))
-        & (pc.field("in_force_time") <= pa.scalar(at, TIME))
-        & (pc.field("kind") != "superseded")
-    )
-    at_ms = at.timestamp() * 1000
-    paths = [
-        file.path
-        for file in snapshot.files
-        if file.table == "commits" and (file.first_ms is None or file.first_ms <= at_ms)
-    ]
-    return _read(files, paths, names, wanted, COMMITS)
-
-
-def _read(
-    files: Files, paths: Iterable[str], names: Sequence[str], wanted: Any, schema: pa.Schema
-) -> pa.Table:
-    """Columns of files, of the rows that are wanted; names are dictionaries."""
-    encoded = [name for name in names if schema.field(name).type == pa.string()]
-    fields = [
-        pa.field(name, pa.dictionary(pa.int32(), pa.string()))
-        if name in encoded
-        else schema.field(name)
-        for name in names
-    ]
-    parts = [pa.schema(fields).empty_table()]
-    for path in paths:
-        with files.open(path) as source, parquet_errors(path):
-            parts.append(
-                pq.read_table(
-                    source, columns=list(names), filters=wanted, read_dictionary=encoded,
-                    use_threads=False,
-                ).select(names).cast(pa.schema(fields))
-            )  # fmt: skip
-    return pa.concat_tables(parts)
-
-
-def _states(files: Files, snapshot: Snapshot, log_partitions: Sequence[int]) -> "Iterator[State]":
-    from kohort.history.state import State
-
-    for number in log_partitions:
-        path = snapshot.log_partitions[number].state
-        if path is not None:
-            yield State.from_arrow(files.read(path))
-
-
 def _unknown_groups(commits: pa.Table, states: "Sequence[State]", at: datetime) -> set[str]:
     """The groups of log partitions that lack records at `at`."""
     unknown: set[str] = set()
@@ -165,7 +99,7 @@ def _unknown_groups(commits: pa.Table, states: "Sequence[State]", at: datetime) 
         if last is not None and at.timestamp() * 1000 < last:
             cut = (pc.max(own["in_force"]).as_py() or 0) + 1
         if is_in_gap(state.coverage.gaps, cut):
-            unknown.update(names_in(own["group"]).to_pylist())
+            unknown |= values_in(own["group"])
     return unknown
 
 
@@ -187,7 +121,7 @@ def _with_members(
         & lived
     )
     paths = [file.path for file in snapshot.files if file.table == _MEMBERS]
-    yield from names_in(_read(files, paths, ["group"], wanted, schema)["group"]).to_pylist()
+    yield from values_in(read_columns(files, paths, ["group"], wanted, schema)["group"])
     for state in states:
         rows = state.open_rows().get(_MEMBERS)
         if rows is not None:

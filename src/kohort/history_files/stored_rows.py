@@ -4,12 +4,13 @@ Files whose rows are all too early or too late are not opened. Of others PyArrow
 groups whose statistics do not fit the filters.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from kohort.history.schema import STORED_TABLES
@@ -20,6 +21,9 @@ from kohort.history_files.table_files import parquet_errors
 
 RECORDED: Final = ("commits", "groups")
 """The tables that together have a row for each record."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAST: Final = -(2**63)
+_POSITION: Final = ("log_partition", "log_offset", "time")
 _ONE: Final = ("log_partition", "=")
 """Of a filter that chooses a log partition."""
 Filter = tuple[str, str, Any]
@@ -103,13 +107,13 @@ class StoredRows:
         `is_later`: only later ones. `numbers`: these log partitions only. Records of transactions
         that are still open are left out: they are in the states.
         """
-        filters: list[Filter] = [("time", ">" if is_later else ">=", time)]
-        if numbers is not None:
-            filters.append(("log_partition", "in", list(numbers)))
+        least_us = (time - _EPOCH) // timedelta(microseconds=1) + is_later
+        chosen = None if numbers is None else sorted(numbers)
         found: dict[int, int] = {}
         for table in RECORDED:
-            for rows in self.parts(table, filters, ["log_partition", "log_offset"], since=time):
-                add_first_offsets(found, rows)
+            for file in self._files_of(table, time, None):
+                with self.files.open(file.path) as source, parquet_errors(file.path):
+                    _find_first_offsets(found, pq.ParquetFile(source), least_us, chosen)
         return found
 
 
@@ -119,14 +123,43 @@ def _schema(table: str, columns: Sequence[str] | None) -> pa.Schema:
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
+def _find_first_offsets(
+    found: dict[int, int], file: Any, least_us: int, chosen: Sequence[int] | None
+) -> None:
+    """Add the first offsets of a file. Row groups that can have no earlier one are not read."""
+    metadata = file.metadata
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        (first, last), (offset, _), (_, latest_us) = (
+            _bounds(group, metadata.schema.names.index(name)) for name in _POSITION
+        )
+        of_group: Iterable[int] = range(first, last + 1)
+        if chosen is not None:
+            of_group = (each for each in chosen if first <= each <= last)
+        if latest_us < least_us or all(found.get(each, NO_CUT) <= offset for each in of_group):
+            continue
+        rows = file.read_row_group(number, list(_POSITION))
+        is_counted = pc.greater_equal(rows["time"].cast(pa.int64()), least_us)
+        if chosen is not None:
+            is_chosen = pc.is_in(rows["log_partition"], pa.array(chosen, pa.int32()))
+            is_counted = pc.and_(is_counted, is_chosen)
+        add_first_offsets(found, rows.filter(is_counted))
+
+
 def _log_partitions(metadata: Any) -> tuple[int, int]:
     """The least and the largest log partition, by the statistics of all row groups."""
     column = metadata.schema.names.index(_ONE[0])
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    found = [group.column(column).statistics for group in groups]
-    if not found or any(each is None or not each.has_min_max for each in found):
-        return -(2**31), 2**31
-    return min(each.min for each in found), max(each.max for each in found)
+    bounds = [_bounds(group, column) for group in groups] or [(_LEAST, NO_CUT)]
+    return min(least for least, _ in bounds), max(largest for _, largest in bounds)
+
+
+def _bounds(group: Any, column: int) -> tuple[int, int]:
+    """The least and the largest number of a column in a row group; wide ones if not known."""
+    known = group.column(column).statistics
+    if known is None or not known.has_min_max:
+        return _LEAST, NO_CUT
+    return known.min_raw, known.max_raw
 
 
 def add_first_offsets(found: dict[int, int], rows: pa.Table) -> None:

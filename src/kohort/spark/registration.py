@@ -46,13 +46,24 @@ def register(spark: "SparkSession") -> None:
     settings = dict(SETTINGS)
     if not is_remote():
         settings |= _local_checkpoints(spark)
-        _prepend(spark.sparkContext.environment, "PYTHONPATH", STARTUP)
+        start_workers_sooner(spark)
     for name, value in settings.items():
         if spark.conf.get(name, None) is None:
             spark.conf.set(name, value)
             _log.info("set %s=%s for this session", name, value)
     with nullcontext() if is_remote() else _without_warnings(spark):
         spark.dataSource.register(KohortDataSource)
+
+
+def start_workers_sooner(spark: "SparkSession") -> None:
+    """Have Python processes that are started from now on start sooner, see `startup`.
+
+    Not with Spark Connect, whose server starts them.
+    """
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote():
+        _prepend(spark.sparkContext.environment, "PYTHONPATH", STARTUP)
 
 
 @contextmanager

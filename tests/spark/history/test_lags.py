@@ -92,6 +92,8 @@ def test_a_build_samples_the_ends_of_committed_topics(session, broker, tmp_path)
     assert {row.end for row in grid if row.partition == 0} <= {10}
     (last,) = tables.lag.where("`group` = 'billing' and method = 'sampled'").collect()
     assert (last.partition, last.committed, last.lag, last.case) == (0, 4, 6, "ok")
+    of_frames = tables.commits.transform(history.lag, tables.samples)
+    assert same(tables.lag.collect(), of_frames.collect())
     found = tables.status()
     (row,) = found.where("`group` = 'billing'").collect()
     assert (row.partition, row.lag, row.status) == (0, 6, "ok")

@@ -6,16 +6,18 @@ A lag needs the commits and samples of a topic's partition only. So both are shu
 one frame, and a task computes the lags of its partitions by `kohort.history.lag`. Windows of Spark
 would take a join by time and several sorts.
 
-`status_of_history` is faster: its tasks read the files themselves, and only statuses go back.
+`lag_of_history` and `status_of_history` are faster: their tasks read the files themselves, and only
+lags or statuses go through Spark.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.history.schema import LAG, STATUS
 from kohort.history.status import LIMITS, StatusLimits
-from kohort.history_files.file_system import open_files
+from kohort.history_files.file_system import Files, open_files
 from kohort.history_files.moments import parse_moment
 from kohort.spark import workers
 from kohort.spark.error_messages import cause_first
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kohort.history_files.snapshot import Snapshot
+
+    ReadPart: TypeAlias = Callable[[Files, Snapshot, Sequence[int]], Iterable[pa.RecordBatch]]
 
 KEY: Final = ("group", "topic", "partition")
 _PRESENT: Final = "_has_members"
@@ -140,6 +144,13 @@ class StatusTask(workers.TaskObject):
             yield from found.to_batches()
 
 
+def lag_of_history(spark: "SparkSession", location: str, snapshot: "Snapshot") -> "DataFrame":
+    """`lag` of the commits and samples of a history."""
+    from kohort.history_files.all_lags import lags_of_part
+
+    return _by_parts(spark, location, snapshot, lags_of_part, LAG)
+
+
 def status_of_history(
     spark: "SparkSession",
     location: str,
@@ -148,45 +159,70 @@ def status_of_history(
     limits: StatusLimits = LIMITS,
 ) -> "DataFrame":
     """`kohort.history_files.status.status_at`, by tasks that each read some log partitions."""
-    from pyspark.sql.utils import is_remote
-
-    from kohort.history_files.status import moment_of, parts_of
-    from kohort.spark.history.folding import DEFAULT_CORES
+    from kohort.history_files.status import moment_of
 
     moment = moment_of(snapshot, at)
+    if moment is None:
+        return spark.createDataFrame([], to_spark(STATUS))
+    read = partial(_statuses, at=moment, limits=limits)
+    return _by_parts(spark, location, snapshot, read, STATUS)
+
+
+def _statuses(
+    files: Files,
+    snapshot: "Snapshot",
+    log_partitions: Sequence[int],
+    *,
+    at: datetime,
+    limits: StatusLimits,
+) -> "list[pa.RecordBatch]":
+    from kohort.history_files.status import status_of_part
+
+    workers.settle()
+    rows = status_of_part(files, snapshot, log_partitions, at, limits)
+    return list(rows.to_batches())
+
+
+def _by_parts(
+    spark: "SparkSession",
+    location: str,
+    snapshot: "Snapshot",
+    read: "ReadPart",
+    schema: "pa.Schema",
+) -> "DataFrame":
+    """What `read` reads from each part of the log partitions."""
+    from pyspark.sql.utils import is_remote
+
+    from kohort.history_files.parts import parts_of
+    from kohort.spark.history.folding import DEFAULT_CORES
+
     cores = DEFAULT_CORES if is_remote() else spark.sparkContext.defaultParallelism
     parts = parts_of(snapshot, cores)
-    if moment is None or not parts:
-        return spark.createDataFrame([], to_spark(STATUS))
-    work = StatusOfFiles(location, snapshot, parts, moment, limits)
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(work.run, to_spark(STATUS))
+    if not parts:
+        return spark.createDataFrame([], to_spark(schema))
+    work = PartTask(location, snapshot, parts, read)
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(work.run, to_spark(schema))
 
 
 @cause_first
-class StatusOfFiles(workers.TaskObject):
-    """Reads files of a history; a row is a task's number."""
+class PartTask(workers.TaskObject):
+    """Reads the files of a history; a row is the number of a part."""
 
     def __init__(
         self,
         location: str,
         snapshot: "Snapshot",
         parts: Sequence[Sequence[int]],
-        at: datetime,
-        limits: StatusLimits,
+        read: "ReadPart",
     ) -> None:
         self._location = location
         self._snapshot = snapshot
         self._parts = parts
-        self._at = at
-        self._limits = limits
+        self._read = read
 
     def run(self, numbers: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from kohort.history_files.status import status_of_part
-
         workers.settle()
         files = open_files(self._location)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                part = self._parts[number]
-                rows = status_of_part(files, self._snapshot, part, self._at, self._limits)
-                yield from rows.to_batches()
+                yield from self._read(files, self._snapshot, self._parts[number])

@@ -4,9 +4,8 @@ Of each log partition that is everything before the first record with a later ti
 step back between coordinators do not matter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from kohort.history_files.certainty import NO_CUT
@@ -16,18 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def cut_offsets(records: "Sequence[DataFrame]", moment: datetime) -> dict[int, int]:
-    """Log partition → first offset whose record is later than `moment`, of tables of all records.
+def cut_offsets(records: "DataFrame", moment: datetime) -> dict[int, int]:
+    """Log partition → first offset of the records that is later than `moment`.
 
     Log partitions without one are missing. Runs a job.
     """
     from pyspark.sql.functions import col, lit
     from pyspark.sql.functions import min as least
 
-    later = (rows.where(col("time") > lit(moment)) for rows in records)
-    places = [rows.select("log_partition", "log_offset") for rows in later]
-    together = reduce(lambda one, other: one.union(other), places)
-    rows = together.groupBy("log_partition").agg(least("log_offset").alias("cut")).collect()
+    later = records.where(col("time") > lit(moment))
+    rows = later.groupBy("log_partition").agg(least("log_offset").alias("cut")).collect()
     return {row.log_partition: row.cut for row in rows}
 
 

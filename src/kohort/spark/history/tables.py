@@ -18,12 +18,14 @@ from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.file_system import open_files
 from kohort.history_files.moments import parse_moment, validate_kept
 from kohort.history_files.snapshot import Snapshot, StoredState
+from kohort.history_files.stored_rows import RECORDED, StoredRows
 from kohort.spark import workers
 from kohort.spark.error_messages import cause_first
 from kohort.spark.history.certainty import committed_at, uncertain
-from kohort.spark.history.lags import lag, status_of_history
+from kohort.spark.history.lags import lag, lag_of_history, status_of_history
 from kohort.spark.history.moments import coverage_at, cut_offsets, table_at
 from kohort.spark.history.spark_types import to_spark
+from kohort.spark.registration import start_workers_sooner
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from kohort.history.state import State
 
 STATES_PER_TASK: Final = 8
-RECORDED: Final = ("commits", "groups")
-"""The tables that together have a row for each record."""
 POSITIONS: Final = "positions"
 """Not a table: the positions of the open rows of RECORDED."""
 _HADOOP: Final = {"s3": "s3a"}
@@ -48,6 +48,7 @@ def read(spark: "SparkSession", out: str) -> "HistoryTables":
     do for ever. Raises ConfigError if `out` has no history; KohortError.
     """
     directory = HistoryDirectory(open_files(out))
+    start_workers_sooner(spark)
     return HistoryTables(spark, directory.files.location, directory.snapshot())
 
 
@@ -110,8 +111,14 @@ class HistoryTables:
 
     @property
     def lag(self) -> "DataFrame":
-        """The lag of each partition of each group at the times of samples."""
-        return lag(self.commits, self.samples)
+        """The lag of each partition of each group at the times of samples.
+
+        Tasks read the files themselves unless the tables are cut: this is faster than `lag` of
+        frames.
+        """
+        if self._moment is not None:
+            return lag(self.commits, self.samples)
+        return lag_of_history(self._spark, self._location, self._snapshot)
 
     def status(
         self, at: "str | datetime | None" = None, limits: StatusLimits = LIMITS
@@ -184,12 +191,16 @@ class HistoryTables:
 
     @cached_property
     def _cuts(self) -> dict[int, int]:
-        """Log partition → first offset that is not seen. Runs a job."""
+        """Log partition → first offset that is not seen. Runs a job if states have open rows."""
         if self._moment is None:
             return {}
-        positions = [self._stored(name, every=True, since=self._moment) for name in RECORDED]
-        open_positions = self._open_commits(POSITIONS, position_schema())
-        return cut_offsets([*positions, open_positions], self._moment)
+        stored = StoredRows(open_files(self._location), self._snapshot)
+        cuts = stored.first_offsets(self._moment, is_later=True)
+        if self._states_with_open_commits():
+            positions = self._open_commits(POSITIONS, position_schema())
+            for number, offset in cut_offsets(positions, self._moment).items():
+                cuts[number] = min(cuts.get(number, offset), offset)
+        return cuts
 
     @property
     def _commits(self) -> "DataFrame":
@@ -203,22 +214,15 @@ class HistoryTables:
         rows = self._stored(name).unionByName(open_rows)
         return rows if self._moment is None else table_at(name, rows, self._cuts)
 
-    def _stored(
-        self, name: str, *, every: bool = False, since: datetime | None = None
-    ) -> "DataFrame":
-        """Stored rows; without `every`, files whose rows all begin after the moment are left out.
-
-        With `since`, so are files whose rows all ended before.
-        """
+    def _stored(self, name: str, *, every: bool = False) -> "DataFrame":
+        """Stored rows; without `every`, no files whose rows all begin after the moment."""
         schema = to_spark(STORED_TABLES[name])
         until_ms = None if self._moment is None or every else _ms(self._moment)
-        since_ms = None if since is None else _ms(since)
         paths = [
             hadoop_path(f"{self._location.rstrip('/')}/{file.path}")
             for file in self._snapshot.files
             if file.table == name
             and (until_ms is None or file.first_ms is None or file.first_ms <= until_ms)
-            and (since_ms is None or file.last_ms is None or file.last_ms >= since_ms)
         ]
         if not paths:
             return self._spark.createDataFrame([], schema)
@@ -226,10 +230,11 @@ class HistoryTables:
 
     def _open_commits(self, name: str, schema: "pa.Schema") -> "DataFrame":
         """`_of_states` of `commits` or their positions: few states have some."""
+        return self._of_states(name, to_spark(schema), self._states_with_open_commits())
+
+    def _states_with_open_commits(self) -> list[StoredState]:
         states = self._snapshot.log_partitions.values()
-        return self._of_states(
-            name, to_spark(schema), [each for each in states if each.open_commits != 0]
-        )
+        return [each for each in states if each.open_commits != 0 and each.state is not None]
 
     def _of_states(
         self, name: str, schema: "StructType", states: Iterable[StoredState] | None = None
