@@ -104,6 +104,12 @@ def test_a_static_member_of_one_host_does_not_collide():
     assert found(collision(3, hosts=1), "static-collision") == []
 
 
+def test_an_instance_of_one_client_id_and_host_may_be_several_processes():
+    """A classic group of Apache Kafka logs those of the first process for all."""
+    (finding,) = found(collision(4, hosts=1), "flapping-member")
+    assert "its members ended by: 4 × replaced, 1 × still there; several processes" in finding.text
+
+
 def test_two_replacements_are_no_collision():
     assert found(collision(2, hosts=2), "static-collision") == []
 
