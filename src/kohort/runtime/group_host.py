@@ -292,7 +292,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
                     yield
                 if self.shard is not shard:
                     return  # they stay in `_deleted_topics`
-            self._when_logged(partial(self._topics_forgotten, names))
+            self.when_logged(partial(self._topics_forgotten, names))
 
     async def _go_on(self, steps: Iterator[None]) -> None:
         for _ in steps:
@@ -340,7 +340,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         for job in result.jobs:
             self._on_job(self, job)
         if result.continuation is not None:
-            self._when_logged(
+            self.when_logged(
                 partial(self._continue_with, self.shard, cast("Event", result.continuation))
             )
 

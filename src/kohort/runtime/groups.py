@@ -33,6 +33,7 @@ from kohort.runtime import expiration
 from kohort.runtime.clock import Clock
 from kohort.runtime.group_host import Commit, GroupHost, RespondToCommit
 from kohort.runtime.journal import Journal
+from kohort.runtime.shard_host import AfterAppendCallback
 from kohort.runtime.shards import Shards
 from kohort.types import ConnectionId, TopicPartition
 from kohort.util.heavy_work import HeavyWork
@@ -340,6 +341,13 @@ class Groups(Shards[GroupHost, TimerKey]):
         memory only.
         """
         return self._journal.of(group_id)
+
+    def when_logged(self, group_id: str, function: AfterAppendCallback) -> None:
+        """Call `function` when the journal and the responses of a group are as new as the group.
+
+        A decision changes the group at once; its other effects follow when its records are logged.
+        """
+        self._host(group_id).when_logged(function)
 
     def statistics(self) -> Mapping[str, Any]:
         """Counts over all shards.

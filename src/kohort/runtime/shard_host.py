@@ -393,10 +393,11 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     async def _logged(self) -> ErrorCode:
         """Wait until all earlier decisions are logged. Returns an error if the shard is dropped."""
         logged: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._when_logged(partial(_finish, logged))
+        self.when_logged(partial(_finish, logged))
         return await logged
 
-    def _when_logged(self, function: AfterAppendCallback) -> None:
+    def when_logged(self, function: AfterAppendCallback) -> None:
+        """Call `function` after all effects of earlier decisions; at once if none is left."""
         if self._flushing:
             self._after_append.append(function)
         else:

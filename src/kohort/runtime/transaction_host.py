@@ -128,7 +128,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
     def _complete(self, ending: _Ending) -> None:
         transactional_id, producer_id, producer_epoch, *_ = ending.markers
         if self.post(MarkersWritten(transactional_id, producer_id, producer_epoch)) is not None:
-            self._when_logged(partial(self._completed, ending))
+            self.when_logged(partial(self._completed, ending))
 
     def _completed(self, ending: _Ending, failure: ErrorCode) -> None:
         transactional_id = ending.markers.transactional_id

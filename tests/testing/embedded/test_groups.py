@@ -2,8 +2,11 @@
 
 import pytest
 
+from kohort.coordinator.requests import LeaveGroup, LeavingMember
 from kohort.errors import ErrorCode, KafkaError
 from kohort.testing import EmbeddedKafka
+from kohort.testing.embedded.embedded_server import EmbeddedServer
+from kohort.testing.embedded.group_state import GroupState
 from testing.embedded.wire_member import WireMember, make_stable
 
 
@@ -25,6 +28,21 @@ def test_a_group_has_its_members_with_their_partitions(kafka: EmbeddedKafka) -> 
     assert (group.type, group.generation) == ("classic", 2)
     assert [rebalance.cause for rebalance in group.rebalances] == ["joined", "joined"]
     assert kafka.group("billing").explain() == ""
+
+
+def test_a_group_is_read_with_the_journal_of_its_last_decision(kafka: EmbeddedKafka) -> None:
+    member = WireMember(kafka.bootstrap)
+    make_stable(member)
+
+    async def leave_and_read(server: EmbeddedServer) -> GroupState:
+        leaving = (LeavingMember(member_id=member.member_id, instance_id=None),)
+        server.broker.groups.submit(
+            LeaveGroup(on_response=print, version=3, group="billing", members=leaving)
+        )
+        return await server.read_group("billing")
+
+    group = kafka._server.run(leave_and_read)
+    assert (group.state, group.rebalances[-1].outcome) == ("Empty", "empty")
 
 
 def test_a_killed_member_expires_and_a_connected_one_stays(kafka: EmbeddedKafka) -> None:

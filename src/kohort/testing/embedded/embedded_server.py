@@ -12,6 +12,7 @@ from kohort.server.config import Config
 from kohort.server.net import Exchange
 from kohort.testing.embedded.clients import Clients
 from kohort.testing.embedded.faults import Fault, Faults
+from kohort.testing.embedded.group_state import GroupState, read_group
 from kohort.testing.embedded.request_hook import RequestHook
 from kohort.testing.embedded.server_time import ServerClock, ServerTimeLoop
 from kohort.testing.embedded.timeline import Timeline
@@ -91,6 +92,15 @@ class EmbeddedServer:
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Create a topic. Raises KafkaError."""
         self.broker.controller.topics.create(name, partitions, configs)
+
+    async def read_group(self, group_id: str) -> GroupState:
+        """A group with all effects of what has been decided for it."""
+        found = self.loop.create_future()
+        self.broker.groups.when_logged(
+            group_id, lambda _: found.set_result(read_group(self.broker, group_id))
+        )
+        state: GroupState = await found
+        return state
 
     async def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit offsets of a group without members. Raises KafkaError."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kohort.testing.embedded.group_state import GroupRebalance, GroupState, Member, read_group
+from kohort.testing.embedded.group_state import GroupRebalance, GroupState, Member
 from kohort.testing.embedded.running_server import RunningServer
 
 
@@ -22,7 +22,7 @@ class GroupReader:
 
     def read(self) -> GroupState:
         """The group as it is now, all fields of one moment."""
-        return self._server.call(lambda server: read_group(server.broker, self.id))
+        return self._server.run(lambda server: server.read_group(self.id))
 
     @property
     def state(self) -> str:
