@@ -62,7 +62,7 @@ def test_the_first_search_is_of_what_a_killed_build_left_too(builds):
 def test_a_group_that_does_not_change_is_searched_after_ever_longer_times(builds, monkeypatch):
     clock, searches = [0.0], []
     monkeypatch.setattr(
-        finding, "add_findings", lambda _, groups, __: searches.append((clock[0], set(groups)))
+        finding, "add_findings", lambda _, groups, *__: searches.append((clock[0], set(groups)))
     )
     with opened_for_writing(builds.files, 0) as directory:
         search = FindingSearch(directory, lambda: 0, lambda: clock[0])
