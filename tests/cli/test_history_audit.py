@@ -13,7 +13,9 @@ from cli.test_hostile_names import HOSTILE, SHOWN, acts
 from history.built import build, build_logs
 from history.folded import whole
 from history.group_log_builder import Log
+from history.offset_logs import LOG_PARTITION, batch_of
 from history.recorded import load
+from history.test_gaps import commit, unreadable
 from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord, OffsetCommitValue
 from kohort.history.schema import RECORDS
 
@@ -180,3 +182,21 @@ def test_an_unknown_group_has_a_hint(run: Run, tmp_path: Path) -> None:
     log.classic(MS + 10 * SECOND, 1, {"m": [0]}, group="billing")
     refused = audit(run, written(log, tmp_path / "h"), group="biling")
     assert (refused.exit_code, "did you mean billing?" in refused.stderr) == (1, True)
+
+
+def test_a_commit_that_cannot_be_decoded_is_shown_and_the_next_one_is_doubted(
+    run: Run, tmp_path: Path
+) -> None:
+    log = [commit(0, "g", 5), unreadable(1, "g"), commit(2, "g", 9), commit(3, "g", 10)]
+    records = pa.Table.from_batches([batch_of(log)])
+    build_logs({LOG_PARTITION: records}, tmp_path / "h")
+    told = audit(run, tmp_path / "h")
+    assert told.exit_code == 0, told.stderr
+    kinds = [line.split()[3] for line in told.output.splitlines()[1:]]
+    assert kinds == ["first", "unreadable", "advance?", "advance"]
+    rows = audit(run, tmp_path / "h", "--output", "json").json["commits"]
+    assert [row["certainty"] for row in rows] == ["exact", None, "unknown", "exact"]
+    assert "version" in rows[1]["error"]
+    assert rows[1]["time"] == "1970-01-01T00:00:01.000Z"
+    later = audit(run, tmp_path / "h", "--since", "1970-01-01T00:00:02Z")
+    assert len(later.output.splitlines()) == 1 + 2

@@ -11,8 +11,8 @@ import pytest
 from history.built import build_parts
 from history.folded import ends_of, folded, whole
 from history.group_log_builder import classic
-from history.offset_logs import START_MS
-from history.test_gaps import BEHIND, COMPLETE, commit
+from history.offset_logs import LOG_PARTITION, START_MS
+from history.test_gaps import BEHIND, COMPLETE, commit, unreadable
 from kohort.cli.app import run
 from kohort.coordinator.records import (
     OffsetCommitKey,
@@ -187,6 +187,27 @@ def test_offsets_behind_a_later_gap_are_unknown_up_to_the_next_record(capsys, tm
     _, printed = shown(capsys, idle, "idle")
     assert "CERTAINTY" in printed.out
     assert "incomplete: 1 of the committed offsets are unknown" in printed.err
+
+
+def test_an_offset_behind_which_a_record_cannot_be_decoded_is_unknown(capsys, tmp_path):
+    build_parts([[*COMPLETE, unreadable(3, "idle")]], tmp_path / "h")
+    assert partitions(capsys, tmp_path / "h", "idle") == (3, "unknown", [(None, "unknown")])
+    assert partitions(capsys, tmp_path / "h", "busy") == (0, "exact", [(2, "exact")])
+    _, printed = shown(capsys, tmp_path / "h", "idle")
+    assert "1 of the committed offsets are unknown" in printed.err
+    assert "cannot be decoded" in printed.err
+
+
+@pytest.mark.parametrize("command", [("show", "busy"), ("audit", "busy"), ("check",)])
+def test_a_state_of_an_earlier_version_is_refused_with_what_to_do(capsys, tmp_path, command):
+    build_parts([COMPLETE], tmp_path / "h")
+    (state,) = (tmp_path / "h" / "state" / str(LOG_PARTITION)).iterdir()
+    data = state.read_bytes()
+    state.write_bytes(data[:8] + (1).to_bytes(2, "big") + data[10:])
+    name, *group = command
+    assert run(["history", name, str(tmp_path / "h"), *group]) == 1
+    assert "has version 1, this program reads version" in (error := capsys.readouterr().err)
+    assert error.strip().endswith("build the history into another directory")
 
 
 def test_behind_data_loss_a_group_may_have_had_offsets_before_its_first_commit(capsys, tmp_path):

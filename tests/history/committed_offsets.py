@@ -45,3 +45,16 @@ def is_exact(coverage: Row, end: int) -> bool:
     """
     hole, complete = coverage["first_hole"], coverage["complete_from"]
     return hole is None or end < hole or (complete is not None and end >= complete)
+
+
+def unreadable_keys(commits: Iterable[Row], end: int) -> set[Key]:
+    """The keys whose last record before log offset `end` cannot be decoded, of those that count."""
+    last: dict[Key, tuple[int, bool]] = {}
+    for row in commits:
+        is_error = row["error"] is not None
+        at = row["log_offset"] if is_error else row["in_force"]
+        if row["group"] is None or at is None or at >= end:
+            continue
+        key = row["group"], row["topic"], row["partition"]
+        last[key] = max(last.get(key, (-1, False)), (row["log_offset"], is_error))
+    return {key for key, (_, is_error) in last.items() if is_error}

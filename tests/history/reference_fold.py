@@ -22,6 +22,8 @@ class Slot:
     log_offset: int = -1
     time: int = 0
     minute: Row | None = None
+    unreadable: int = -1
+    """Log offset of the last record that cannot be decoded, if none counts behind it."""
 
 
 @dataclass
@@ -133,6 +135,9 @@ class Reference:
             assert isinstance(parsed, OffsetCommitRecord)
         except CorruptRecordError as error:
             self.errors += 1
+            if "group" in row:
+                slot = row["group"], row["topic"], row["partition"]
+                self.slots.setdefault(slot, Slot()).unreadable = record["offset"]
             self.commits.append(row | {"error": str(error), "raw_key": key, "raw_value": value})
             return
         if parsed.value is None:
@@ -159,6 +164,10 @@ class Reference:
             is_exact = False
         if slot.committed is None and not is_superseded and any(gap[3] for gap in self.gaps):
             is_exact = False
+        if slot.unreadable >= 0 and not is_superseded:
+            is_exact = False
+            if row["log_offset"] > slot.unreadable:
+                slot.unreadable = -1
         row |= {"certainty": "exact" if is_exact else "unknown"}
         if is_superseded:
             row["kind"] = "superseded"
@@ -218,9 +227,11 @@ class Reference:
         ]
 
     def committed(self) -> dict[Key, int]:
-        """The offsets that are in force."""
+        """The offsets that are known to be in force."""
         return {
-            key: slot.committed for key, slot in self.slots.items() if slot.committed is not None
+            key: slot.committed
+            for key, slot in self.slots.items()
+            if slot.committed is not None and slot.unreadable < 0
         }
 
 

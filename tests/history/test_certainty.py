@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from effort import examples
 from history.offset_logs import LOG_PARTITION, Record, batch_of
 from history.test_commit_fold import Folded
-from history.test_gaps import BEHIND, COMPLETE, commit
+from history.test_gaps import BEHIND, COMPLETE, commit, unreadable
 from kohort.history.gaps import Gap
 from kohort.history.schema import COMMITS
 from kohort.history.state import State
@@ -21,6 +21,8 @@ from kohort.history_files.offsets_at import offsets_at
 LATER = Gap(100, 110, is_later=True)
 FIRST = Gap(5, 9, is_later=False)
 LOSS = Gap(100, 110, is_later=True, is_data_loss=True)
+UNREADABLE = -2
+"""In place of the committed offset of a commit that cannot be decoded."""
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ class Damage(NamedTuple):
     log: list[Record]
     """All records, one behind the other."""
     values: list[tuple[str, int | None]]
-    """Group and committed offset of each."""
+    """Group and committed offset of each, or UNREADABLE."""
     built: int
     """Where the first build ended."""
     left: list[Record]
@@ -80,9 +82,9 @@ class Damage(NamedTuple):
 
 @st.composite
 def damages(draw: st.DrawFn) -> Damage:
-    offsets = st.one_of(st.integers(1, 99), st.integers(1, 99), st.none())
+    offsets = st.one_of(*[st.integers(1, 99)] * 3, st.none(), st.just(UNREADABLE))
     values = draw(st.lists(st.tuples(st.sampled_from("abc"), offsets), min_size=1, max_size=25))
-    log, size = [commit(at, *value) for at, value in enumerate(values)], len(values)
+    log, size = [written(at, *value) for at, value in enumerate(values)], len(values)
     built = draw(st.integers(0, size))
     behind, log_start, damaged = log[built:], 0, list[int]()
     cleaned = draw(st.integers(built, max(built, size - 1)))  # the last segment stays
@@ -98,6 +100,11 @@ def damages(draw: st.DrawFn) -> Damage:
             damaged = [start] if start < end else []
             behind = [record for record in behind if not start <= record["offset"] < end]
     return Damage(log, values, built, behind, log_start, damaged)
+
+
+def written(offset: int, group: str, committed: int | None) -> Record:
+    is_unreadable = committed == UNREADABLE
+    return unreadable(offset, group) if is_unreadable else commit(offset, group, committed)
 
 
 def compacted(log: list[Record], start: int, end: int, *, tombstones: bool) -> list[Record]:
@@ -156,7 +163,7 @@ def test_committed_offsets_that_are_exact_are_those_of_the_whole_log(damage: Dam
 @settings(max_examples=examples(100))
 @given(damages())
 def test_exact_commits_have_the_predecessors_of_the_whole_log(damage: Damage) -> None:
-    columns = ("previous", "advance", "kind")
+    columns = ("previous", "advance", "kind", "certainty")
     rows = Folded([batch_of(damage.log)]).rows("commits")
     truth = {row["log_offset"]: [row[name] for name in columns] for row in rows}
     for row in folded(damage).rows("commits"):
@@ -217,3 +224,49 @@ def test_a_group_behind_data_loss_may_have_had_generations_before() -> None:
         tables = {name: read.rows(name) for name in ("generations", "members")}
         assert {row["complete"] for rows in tables.values() for row in rows} == {is_complete}
         assert read.state.log_partition == LOG_PARTITION
+
+
+def test_the_commit_behind_one_that_cannot_be_decoded_is_unknown() -> None:
+    log = [
+        commit(0, "g", 5),
+        unreadable(1, "g"),
+        commit(2, "h", 1),
+        commit(3, "g", 9),
+        commit(4, "g", 10),
+    ]
+    read = Folded([batch_of(log[:2]), batch_of(log[2:])], round_trips=True)
+    assert certainties(read) == {0: "exact", 1: None, 2: "exact", 3: "unknown", 4: "exact"}
+    assert {row["committed"] for row in read.state.committed().to_pylist()} == {1, 10}
+
+
+def test_an_offset_behind_which_a_record_cannot_be_decoded_is_not_in_force_in_the_state() -> None:
+    log = [commit(0, "g", 5), unreadable(1, "g")]
+    assert not Folded([batch_of(log)], round_trips=True).state.committed().num_rows
+
+
+def test_a_partition_is_unknown_from_a_record_that_cannot_be_decoded_to_its_next_one() -> None:
+    log = [
+        commit(0, "g", 5),
+        unreadable(1, "g"),
+        commit(2, "g", None),
+        unreadable(3, "g"),
+        commit(4, "g", 9),
+    ]
+    commits = pa.Table.from_batches(whole_rows(log), COMMITS)
+    found = {cut: offsets_at(commits, cut, Limits()) for cut in range(1, 6)}
+    assert {cut: [each.certainty for each in offsets] for cut, offsets in found.items()} == {
+        1: ["exact"], 2: ["unknown"], 3: [], 4: ["unknown"], 5: ["exact"],
+    }  # fmt: skip
+    assert [each.commit for cut in (2, 4) for each in found[cut]] == [None, None]
+
+
+def whole_rows(log: list[Record]) -> list[pa.RecordBatch]:
+    read = Folded([batch_of(log)])
+    return [*read.batches["commits"], read.state.open_rows()["commits"]]
+
+
+def test_a_removal_behind_a_record_that_cannot_be_decoded_has_no_cause() -> None:
+    """The offset may have been as old as the retention, or not."""
+    log = [commit(0, "g", 5), unreadable(1, "g"), commit(2, "g", None), commit(90, "h", 1)]
+    causes = {row["log_offset"]: row["cause"] for row in Folded([batch_of(log)]).rows("commits")}
+    assert causes[2] is None

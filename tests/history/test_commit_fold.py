@@ -18,10 +18,11 @@ from kohort.coordinator.records import (
     encode,
 )
 from kohort.errors import KohortError
+from kohort.history.coverage import Coverage
 from kohort.history.fold import State, fold
 from kohort.history.group_fold import GroupOptions
 from kohort.history.schema import COMMITS, MINUTES, TABLES
-from kohort.history.state_format import unpack
+from kohort.history.state_format import coverage_to_json, unpack
 
 quick = settings(max_examples=examples(20))
 thorough = settings(max_examples=examples(50))
@@ -116,6 +117,11 @@ def test_rows_equal_those_folded_record_by_record(log: list[Record], log_start: 
     assert coverage["last_time"] == expected.log_time
     assert coverage["open_transactions"] == len(expected.pending)
     assert coverage["records"] == len(log)
+    committed = {
+        (row["group"], row["topic"], row["partition"]): row["committed"]
+        for row in folded.state.committed().to_pylist()
+    }
+    assert committed == expected.committed()
 
 
 @thorough
@@ -161,7 +167,21 @@ def test_a_damaged_state_is_refused(log: list[Record], data: st.DataObject) -> N
 def test_a_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = State.new(1).to_arrow()
     monkeypatch.setattr("kohort.history.state_format.VERSION", 7)
-    with pytest.raises(KohortError, match="has version 1, this program reads version 7"):
+    with pytest.raises(KohortError, match="has version 2, this program reads version 7"):
+        State.from_arrow(data)
+
+
+def test_a_state_with_other_fields_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of a version that did not count its changes."""
+
+    def without_gaps(coverage: Coverage) -> dict[str, Any]:
+        values = coverage_to_json(coverage)
+        del values["compaction_gaps"]
+        return values
+
+    monkeypatch.setattr("kohort.history.state_format.coverage_to_json", without_gaps)
+    data = State.new(1).to_arrow()
+    with pytest.raises(KohortError, match="build the history into another directory"):
         State.from_arrow(data)
 
 

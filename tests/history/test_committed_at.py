@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from effort import examples
 from history.built import build, build_logs
-from history.committed_offsets import in_force
+from history.committed_offsets import in_force, unreadable_keys
 from history.folded import ends_of, whole
 from history.folded import in_force as in_force_at
 from history.offset_logs import LOG_PARTITION, batch_of, logs
 from history.recorded import load
-from history.test_gaps import commit
+from history.test_gaps import commit, unreadable
 from kohort.cli.restore_targets import targets_of
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.resets import ResetPlan, changes_to
@@ -26,15 +26,16 @@ from kohort.history.fold import fold
 from kohort.history.schema import RECORDS
 from kohort.history.state import State
 from kohort.history_files.committed import committed_offsets
-from kohort.history_files.directory import HistoryDirectory
+from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles
+from kohort.history_files.merging import remove_older
 from kohort.history_files.reading import GroupReader
 from kohort.types import GroupId, TopicPartition
 
 GROUPS = ("g", "h", "grüppe", "")
 COLUMNS = (
     "group", "topic", "partition", "in_force", "log_offset", "committed", "leader_epoch",
-    "metadata", "topic_id",
+    "metadata", "topic_id", "error",
 )  # fmt: skip
 SNAPSHOTS = 4
 """Of a recorded log that are compared."""
@@ -74,14 +75,17 @@ def expected(row):
 
 
 def truth_of(log):
-    """The rows in force at the end of a log, by key."""
+    """The rows in force at the end of a log, by key, and keys of which that is not known."""
     state, parts = State.new(LOG_PARTITION), []
     for batch in table(log).to_batches():
         rows, state = fold(state, batch)
         parts.append(rows)
     parts.append(state.open_rows())
     commits = [part["commits"].select(COLUMNS) for part in parts if "commits" in part]
-    return in_force((row for batch in commits for row in batch.to_pylist()), len(log))
+    rows = [row for batch in commits for row in batch.to_pylist()]
+    unknown = unreadable_keys(rows, len(log))
+    known = {key: row for key, row in in_force(rows, len(log)).items() if key not in unknown}
+    return known, unknown
 
 
 @settings(max_examples=examples(60))
@@ -93,13 +97,15 @@ def test_committed_offsets_at_a_time_are_those_of_the_log_up_to_there(log, data)
         for _ in range(2):
             us = data.draw(st.sampled_from(times)) + data.draw(st.sampled_from([-1, 0, 1]))
             group = data.draw(st.sampled_from(GROUPS))
-            truth = {key: row for key, row in truth_of(before(log, us)).items() if key[0] == group}
+            known, unknown = truth_of(before(log, us))
+            truth = {key: row for key, row in known.items() if key[0] == group}
             offsets = read(Path(home) / "h", group, us)
             if offsets is None:
                 assert not truth
                 continue
             assert offsets.gap is None
-            assert all(entry.is_certain for entry in offsets.partitions.values())
+            uncertain = {key for key, entry in offsets.partitions.items() if not entry.is_certain}
+            assert uncertain == {key[1:] for key in unknown if key[0] == group}
             found = {
                 (group, *key): as_row(entry)
                 for key, entry in offsets.partitions.items()
@@ -131,8 +137,8 @@ def restores_and_undoes(group, offsets, data):
     }
     assert {tp: restored[tp].offset for tp in then} == {tp: c.offset for tp, c in then.items()}
     assert {tp: restored[tp].metadata for tp in then} == {tp: c.metadata for tp, c in then.items()}
-    kept = restored.keys() - then.keys()
-    assert kept == (set() if delete_absent else current.keys() - then.keys())
+    kept, absent = restored.keys() - then.keys(), current.keys() - then.keys()
+    assert kept == (absent.intersection(targets.unknown) if delete_absent else absent)
     assert not plan.drift({group: current})
     assert executed(ResetPlan.from_json(plan.to_json()).inverse(1), restored) == current
 
@@ -162,7 +168,7 @@ def test_offsets_of_a_compacted_log_are_true_or_unknown(log, data):
     ]
     times = sorted({record["timestamp"] for record in kept})
     us = data.draw(st.sampled_from(times or [0]))
-    truth = truth_of(before(log, us))
+    truth, unknown = truth_of(before(log, us))
     with tempfile.TemporaryDirectory() as home:
         build_logs({LOG_PARTITION: table(kept)}, Path(home) / "h")
         for group in GROUPS:
@@ -170,6 +176,7 @@ def test_offsets_of_a_compacted_log_are_true_or_unknown(log, data):
             for key, entry in (offsets.partitions if offsets else {}).items():
                 row = truth.get((group, *key))
                 if entry.is_certain and kept[-1:] == log[-1:]:
+                    assert (group, *key) not in unknown
                     assert as_row(entry) == (row and expected(row))
 
 
@@ -245,3 +252,29 @@ def test_targets_leave_out_what_is_not_asked_for(tmp_path):
     assert chosen.commits == {place: OffsetAndMetadata(offset=6)}
     assert chosen.kept == [other]
     assert targets_of(offsets, [other], delete_absent=True).commits[other] is None
+
+
+def test_an_offset_behind_which_a_record_cannot_be_decoded_is_not_restored(tmp_path):
+    log = [commit(0, "g", 5), commit(1, "h", 7), unreadable(2, "g"), unreadable(3, "i")]
+    build_logs({LOG_PARTITION: table(log)}, tmp_path / "h")
+    for group, us, commits, unknown in (
+        ("g", log[1]["timestamp"], [5], 0),
+        ("g", None, [], 1),
+        ("h", None, [7], 0),
+        ("i", None, [], 1),
+    ):
+        targets = targets_of(read(tmp_path / "h", group, us), [TopicPartition("t", 0)])
+        assert [target.offset for target in targets.commits.values()] == commits
+        assert targets.unknown == [TopicPartition("t", 0)] * unknown
+        assert not targets.kept
+
+
+def test_rows_that_are_too_old_leave_an_unknown_offset_unknown(tmp_path):
+    log = [commit(0, "g", 5), unreadable(1, "g"), commit(2, "h", 7)]
+    build_logs({LOG_PARTITION: table(log)}, tmp_path / "h", limit=1)
+    with opened_for_writing(LocalFiles(tmp_path / "h"), 0) as history:
+        remove_older(history, 10_000, 0)
+        assert all(file.carried for file in history.current.files if file.table == "commits")
+    for group, unknown in (("g", True), ("h", False)):
+        (entry,) = read(tmp_path / "h", group).partitions.values()
+        assert entry.is_certain is not unknown

@@ -25,6 +25,11 @@ def commit(offset: int, group: str, committed: int | None) -> Record:
     }  # fmt: skip
 
 
+def unreadable(offset: int, group: str) -> Record:
+    """A commit of an unknown version."""
+    return commit(offset, group, 1) | {"value": b"\0\x63" + bytes(8)}
+
+
 COMPLETE = [commit(0, "busy", 1), commit(1, "busy", 2), commit(2, "idle", 7)]
 BEHIND = [commit(100, "busy", 50), commit(101, "busy", 51), commit(102, "idle", 8)]
 

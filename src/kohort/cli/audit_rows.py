@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 INFERRED: Final = "(inferred)"
 RESET: Final = "RESET"
+UNREADABLE: Final = "unreadable"
 _OWNER: Final = ("member_id", "client_id", "client_host", "generation")
 
 
@@ -26,7 +27,7 @@ class AuditedCommit:
     def row(self) -> tuple[object, ...]:
         fields = self.fields
         return (
-            _text(fields["in_force_time"]),
+            self._time(),
             fields["topic"],
             fields["partition"],
             self._kind(),
@@ -40,9 +41,16 @@ class AuditedCommit:
             fields["log_offset"],
         )
 
+    def _time(self) -> str | None:
+        """Since when it counted; of a record that cannot be decoded, its own time."""
+        is_unreadable = self.fields["error"] is not None
+        return _text(self.fields["time" if is_unreadable else "in_force_time"])
+
     def _kind(self) -> str:
-        """The kind; "?" if compaction has removed what was before."""
+        """The kind; "?" if what was before was removed, or cannot be decoded."""
         fields = self.fields
+        if fields["error"] is not None:
+            return UNREADABLE
         doubt = "?" if fields["certainty"] == "unknown" else ""
         cause = f" ({fields['cause']})" if fields["cause"] else ""
         return f"{RESET if self.is_reset else fields['kind']}{doubt}{cause}"
@@ -58,7 +66,7 @@ class AuditedCommit:
         fields = self.fields
         owner = {name: fields[name] for name in _OWNER} | {"inferred": True}
         return {
-            "time": _text(fields["in_force_time"]),
+            "time": self._time(),
             "commit_time": _text(fields["commit_time"]),
             "log_partition": fields["log_partition"],
             "log_offset": fields["log_offset"],
@@ -73,6 +81,7 @@ class AuditedCommit:
             "owner": None if fields["member_id"] is None else owner,
             "metadata": fields["metadata"],
             "certainty": fields["certainty"],
+            "error": fields["error"],
         }
 
 
@@ -84,15 +93,24 @@ def audited(
 ) -> "tuple[list[AuditedCommit], list[Reset]]":
     """The commits in the order in which they counted, and the resets that they were part of.
 
-    `scope`: topic → its partitions, None for all. Raises KohortError.
+    Those that cannot be decoded are among them: they may have counted. `scope`: topic → its
+    partitions, None for all. Raises KohortError.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
     from kohort.history.resets import find_resets
     from kohort.history.rows import rows_of
 
-    commits = reader.table("commits", [("in_force", ">=", 0)])
-    shown = _between(commits, since, until)
+    records = reader.table("commits")
+    commits = records.filter(pc.is_valid(records["in_force"]))
+    unreadable = records.filter(pc.is_valid(records["error"]))
+    shown = pa.concat_tables([
+        _between(commits, "in_force_time", since, until),
+        _between(unreadable, "time", since, until),
+    ])  # fmt: skip
     rows = [row for row in rows_of(shown) if scope is None or _is_in(row, scope)]
-    rows.sort(key=lambda row: (row["in_force"], row["log_offset"]))
+    rows.sort(key=_position)
     resets = {each.log_offset: reset for reset in find_resets(commits) for each in reset.partitions}
     made = [AuditedCommit(row, row["log_offset"] in resets) for row in rows]
     found = {
@@ -103,13 +121,22 @@ def audited(
     return made, list(found.values())
 
 
-def _between(commits: "pa.Table", since: datetime | None, until: datetime | None) -> "pa.Table":
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+def _position(row: "Row") -> tuple[int, int]:
+    """In the log; of a record that cannot be decoded, its own."""
+    in_force, log_offset = row["in_force"], row["log_offset"]
+    return log_offset if in_force is None else in_force, log_offset
+
+
+def _between(
+    commits: "pa.Table", time: str, since: datetime | None, until: datetime | None
+) -> "pa.Table":
+    """The commits whose column `time` is between the two."""
+    import pyarrow.compute as pc
 
     if since is not None:
-        commits = commits.filter(pc.greater_equal(commits["in_force_time"], since))
+        commits = commits.filter(pc.greater_equal(commits[time], since))
     if until is not None:
-        commits = commits.filter(pc.less_equal(commits["in_force_time"], until))
+        commits = commits.filter(pc.less_equal(commits[time], until))
     return commits
 
 

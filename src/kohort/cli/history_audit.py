@@ -3,7 +3,9 @@
 Kafka logs no sender. BY is the member that the partition was assigned to then, marked "inferred";
 `outside` is a commit while the group had no members, from a tool, Spark, Kafka Connect or a simple
 consumer. A commit that was part of a reset has the kind RESET: from outside, several partitions at
-one commit time, and not an advance as usual. Spark is not needed.
+one commit time, and not an advance as usual. A commit that cannot be decoded has the kind
+unreadable. The kind of the next one has a question mark, as what was committed before it is not
+known. Spark is not needed.
 """
 
 import argparse

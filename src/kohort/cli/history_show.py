@@ -97,7 +97,7 @@ def _show(options: argparse.Namespace, reader: "GroupReader") -> int:
     if unknown:
         print_message(
             f"incomplete: {unknown:,} of the committed offsets are unknown, because records were "
-            "removed before they were collected"
+            "removed before they were collected, or cannot be decoded"
         )
     return FOUND
 

@@ -88,8 +88,8 @@ def require_certain(
     if targets.unknown:
         raise StateRefusedError(
             f"the offsets at this time are not known of {join_names(map(str, targets.unknown))}: "
-            "records were removed from the log before they were collected; --skip-unknown leaves "
-            "these out"
+            "records were removed from the log before they were collected, or cannot be decoded; "
+            "--skip-unknown leaves these out"
         )
 
 

@@ -68,6 +68,7 @@ from kohort.columnar.commit_tables import (
     OUT,
     OUT_GROUP,
     OUT_HAS_PREVIOUS,
+    OUT_HAS_UNREADABLE,
     OUT_IN_FORCE,
     OUT_IN_FORCE_TIME,
     OUT_KIND,
@@ -95,6 +96,7 @@ from kohort.columnar.commit_tables import (
     TOMBSTONES,
     TOPIC,
     TRANSACTION,
+    UNREADABLE,
     VALUE,
     VALUE_COMMIT_TIME,
     VALUE_EXPIRE_TIME,
@@ -198,6 +200,7 @@ def _emit(rows: Array, row: Number, slots: Array, out: Array, registers: Array) 
     out[OUT_KIND, at] = NOTHING
     out[OUT_HAS_PREVIOUS, at] = out[OUT_PREVIOUS, at] = out[OUT_PREVIOUS_TIME, at] = 0
     out[OUT_PREVIOUS_RECORD, at] = -1
+    out[OUT_HAS_UNREADABLE, at] = 0
     out[OUT_GROUP, at] = out[OUT_TOPIC, at] = -1
     slot = rows[SLOT, row]
     if slot >= 0:
@@ -225,6 +228,10 @@ def _apply(
     if rows[LOG_OFFSET, row] < slots[slot, RECORD]:
         out[OUT_KIND, at] = SUPERSEDED
         return
+    if slots[slot, UNREADABLE] >= 0:
+        out[OUT_HAS_UNREADABLE, at] = 1
+        if rows[LOG_OFFSET, row] > slots[slot, UNREADABLE]:
+            slots[slot, UNREADABLE] = -1
     has_value = slots[slot, HAS_VALUE]
     before, before_time = slots[slot, VALUE], slots[slot, VALUE_TIME]
     if has_value != 0:
@@ -327,6 +334,7 @@ def fold_commits(
             groups[group, GROUP_LIFE] = rows[LOG_OFFSET, row]
         rows[LIFE, row] = groups[group, GROUP_LIFE]
         if class_ == BAD_VALUE:
+            slots[slot, UNREADABLE] = rows[LOG_OFFSET, row]
             _emit(rows, row, slots, out, registers)
             registers[MAYBE_FREE] = 1
             continue

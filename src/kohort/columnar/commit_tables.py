@@ -82,7 +82,9 @@ FIRST_GAP: Final = 30
 KEPT_GAPS: Final = 10
 LAST_KIND: Final = FIRST_GAP + KEPT_GAPS
 """`KEY_KIND` of the record at `LAST_SEEN`: another kind is another key."""
-SLOT_COLUMNS: Final = LAST_KIND + 1
+UNREADABLE: Final = LAST_KIND + 1
+"""Log offset of the last record that cannot be decoded, if none behind it counts; -1: none."""
+SLOT_COLUMNS: Final = UNREADABLE + 1
 
 # Columns of the table of groups.
 GROUP_LIFE: Final = 0
@@ -120,7 +122,9 @@ OUT_TOPIC: Final = 8
 OUT_PREVIOUS_COMMIT_TIME: Final = 9
 OUT_PREVIOUS_EXPIRE_TIME: Final = 10
 OUT_PREVIOUS_RECORD: Final = 11
-OUT_LINES: Final = 12
+OUT_HAS_UNREADABLE: Final = 12
+"""Whether a record whose value cannot be decoded may have counted before."""
+OUT_LINES: Final = 13
 
 # Kinds of rows, and origins.
 NOTHING: Final = 0

@@ -53,6 +53,7 @@ from kohort.columnar.commit_tables import (
     SLOT_TOPIC_ID,
     SLOTS,
     TOPIC_ID,
+    UNREADABLE,
     UNRESOLVED,
 )
 from kohort.columnar.compiling import BYTES, INPUT, INT64, NUMBER, TABLE, copy, helper, kernel
@@ -118,7 +119,7 @@ def _new_slot(slots: Array, registers: Array) -> Number:
         slots[slot, column] = 0
     slots[slot, IS_USED] = 1
     slots[slot, OWNER_OF] = slots[slot, RECORD] = slots[slot, SLOT_TOPIC_ID] = -1
-    slots[slot, LAST_SEEN] = -1
+    slots[slot, LAST_SEEN] = slots[slot, UNREADABLE] = -1
     slots[slot, BEFORE_ASSIGNED] = slots[slot, SINCE_ASSIGNED] = slots[slot, MINUTE] = NONE
     return slot
 
@@ -211,7 +212,7 @@ def link_slots(slots: Array, heads: Array, registers: Array) -> Number:
 
 @kernel(TABLE, INT64, INT64)
 def free_slots(slots: Array, heads: Array, registers: Array) -> Number:
-    """Free the slots without a value, an owner and records of open transactions.
+    """Free the slots without a value, an owner and records that may still count.
 
     Returns how many bytes their keys have.
     """
@@ -222,6 +223,7 @@ def free_slots(slots: Array, heads: Array, registers: Array) -> Number:
             slots[slot, IS_USED] == 0
             or slots[slot, HAS_VALUE] != 0
             or slots[slot, PENDING] != 0
+            or slots[slot, UNREADABLE] >= 0
             or slots[slot, OWNER_OF] >= 0
         ):
             continue

@@ -139,10 +139,11 @@ class Call:
         rows, groups = out[fk.OUT_ROW], out[fk.OUT_GROUP]
         owners = partitions.slots[table.rows[fk.SLOT, rows], fk.OWNER_OF]
         topics = map(partitions.topics.values.__getitem__, out[fk.OUT_TOPIC].tolist())
+        is_readable = out[fk.OUT_HAS_UNREADABLE] == 0
         tombstones = list(map(
             Tombstone, out[fk.OUT_IN_FORCE].tolist(), topics, self._are_aged(out),
             (self._are_subscribed(out) | (owners >= 0)).tolist(),
-            state.coverage.are_exact(out[fk.OUT_IN_FORCE]).tolist(),
+            (state.coverage.are_exact(out[fk.OUT_IN_FORCE]) & is_readable).tolist(),
         ))  # fmt: skip
         batches, times = self._batches(rows), self._log_times[rows]
         # Those of a group in a batch follow one another.
@@ -167,7 +168,10 @@ class Call:
         return np.array(subscribed, np.bool_)[places]
 
     def _are_aged(self, out: Array) -> list[bool | None]:
-        """Whether the offset before each row was as old as the retention; None: there was none."""
+        """Whether the offset before each row was as old as the retention.
+
+        None: there was none, or it is not known.
+        """
         state, now = self._state, out[fk.OUT_IN_FORCE_TIME] // _US
         numbers_, places = np.unique(out[fk.OUT_GROUP], return_inverse=True)
         groups = map(state.partitions.group_names.values.__getitem__, numbers_.tolist())
@@ -176,7 +180,7 @@ class Call:
         since = np.where(since == fk.NONE, out[fk.OUT_PREVIOUS_COMMIT_TIME], since)
         expiry = out[fk.OUT_PREVIOUS_EXPIRE_TIME]
         are_aged = np.where(expiry >= 0, now >= expiry, now - since >= state.options.retention_ms)
-        has_previous = out[fk.OUT_HAS_PREVIOUS] != 0
+        has_previous = (out[fk.OUT_HAS_PREVIOUS] != 0) & (out[fk.OUT_HAS_UNREADABLE] == 0)
         pairs = zip(are_aged.tolist(), has_previous.tolist(), strict=True)
         return [is_aged if has_one else None for is_aged, has_one in pairs]
 

@@ -46,6 +46,7 @@ class CommitRows:
         is_exact &= coverage.are_last(out[fk.OUT_PREVIOUS_RECORD], positions)
         # Without a record before, data loss may have taken it.
         is_exact &= has_previous | (kinds == fk.SUPERSEDED) | (positions < coverage.first_loss)
+        is_exact &= out[fk.OUT_HAS_UNREADABLE] == 0
         certainties = np.where(is_exact, 1, 2)
         columns |= {
             "txn": choice(_transactions(records, counts), _TXNS),

@@ -1,7 +1,8 @@
 """The partitions of all groups of a log partition: a slot for each, and names for their numbers.
 
-A slot is freed when its offset is deleted, no open transaction has one, and nobody owns it. Until
-the offset is found from which on the log is complete, slots stay: a key that occurs again shows it.
+A slot is freed when its offset is deleted, no open transaction has one, and nobody owns it. It
+stays if a record behind the deletion cannot be decoded: there may be an offset. Until the offset is
+found from which on the log is complete, slots stay: a key that occurs again shows it.
 """
 
 from collections.abc import Iterable
@@ -216,9 +217,10 @@ class Partitions:
         return np.ascontiguousarray(slots[:, columns].T)
 
     def committed(self) -> Array:
-        """Lines of the commits in force: group, topic, partition, offset, time in µs."""
+        """Lines of the known commits in force: group, topic, partition, offset, time in µs."""
         slots = self.slots[: self.registers[fk.SLOTS]]
-        slots = slots[(slots[:, fk.IS_USED] != 0) & (slots[:, fk.HAS_VALUE] != 0)]
+        is_known = (slots[:, fk.HAS_VALUE] != 0) & (slots[:, fk.UNREADABLE] < 0)
+        slots = slots[(slots[:, fk.IS_USED] != 0) & is_known]
         columns = [fk.GROUP, fk.TOPIC, fk.NUMBER_OF, fk.VALUE, fk.VALUE_TIME]
         return np.ascontiguousarray(slots[:, columns].T)
 

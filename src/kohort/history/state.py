@@ -1,6 +1,7 @@
 """The state of the fold of one log partition between two calls."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final
 
@@ -149,7 +150,7 @@ class State:
         }
 
     def committed(self) -> pa.RecordBatch:
-        """The commit of each partition that is in force now: rows of COMMITTED."""
+        """The commit of each partition that is known to be in force now: rows of COMMITTED."""
         made = CommitRows(self.log_partition, self.partitions)
         return made.committed(self.partitions.committed())
 
@@ -191,6 +192,16 @@ class State:
         Raises KohortError if the bytes are damaged, or of another version of the format.
         """
         parts = state_format.unpack(data)
+        try:
+            return cls._of_parts(parts)
+        except (LookupError, TypeError, ValueError) as error:
+            raise KohortError(
+                f"the state of a history was written by another version of Kohort ({error!r}); "
+                f"{state_format.BUILD_ANEW}"
+            ) from error
+
+    @classmethod
+    def _of_parts(cls, parts: Mapping[str, bytes]) -> "State":
         about = json.loads(parts["about"])
         partitions, pending = state_format.load_partitions(parts, about)
         waiting = state_format.batch_from_bytes(parts["tombstones"])

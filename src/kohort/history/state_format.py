@@ -29,7 +29,9 @@ from kohort.history.record_table import Pending
 
 Array: TypeAlias = Any
 
-VERSION: Final = 1
+VERSION: Final = 2
+BUILD_ANEW: Final = "build the history into another directory"
+"""What to do with files that another version of Kohort has written."""
 _NEVER: Final = 2**63 - 1
 _MAGIC: Final = b"KohortHS"
 _HEAD: Final = struct.Struct(">8sHQ")
@@ -40,6 +42,7 @@ _ZSTD: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 _SLOT_COLUMNS: Final = {
     "last_seen": fk.LAST_SEEN,
     "last_kind": fk.LAST_KIND,
+    "unreadable": fk.UNREADABLE,
     "owner": fk.OWNER_OF,
     "record": fk.RECORD,
     "has_value": fk.HAS_VALUE,
@@ -93,7 +96,7 @@ def pack(parts: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """The parts. Raises KohortError if they are damaged, or of another version."""
+    """The parts. Raises KohortError if they are damaged, or of another version of the format."""
     if len(data) < _HEAD.size:
         raise KohortError(f"the state of a history is damaged: it has {len(data)} bytes")
     magic, version, checksum = _HEAD.unpack_from(data)
@@ -102,7 +105,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
     if version != VERSION:
         raise KohortError(
             f"the state of a history has version {version}, this program reads version {VERSION}: "
-            "build the history again"
+            f"it was written by another version of Kohort; {BUILD_ANEW}"
         )
     stream = data[_HEAD.size :]
     if xxhash.xxh3_64_intdigest(stream) != checksum:  # Arrow trusts what it reads
@@ -142,6 +145,7 @@ class PartitionsDump:
         says_nothing = (
             (slots[:, fk.HAS_VALUE] == 0)
             & (slots[:, fk.PENDING] == 0)
+            & (slots[:, fk.UNREADABLE] < 0)
             & (slots[:, fk.OWNER_OF] < 0)
             & (slots[:, fk.LAST_SEEN] < seen_since)
         )

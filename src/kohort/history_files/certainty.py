@@ -7,6 +7,9 @@ later is unknown if the time is in a gap, and else had no commit.
 If records were removed after a record had been read (`Gap.is_later`), it may have been replaced by
 one of them: its partition is unknown from there to its next record. If retention or damage took
 them (`Gap.is_data_loss`), so is a partition without an offset.
+
+A record that cannot be decoded may have been a commit. So its partition is unknown from there to
+its next record that can be.
 """
 
 from collections.abc import Iterable
@@ -30,12 +33,17 @@ class Limits(NamedTuple):
     is_uncertain: bool = False
     """Whether a partition whose first record is behind the cut may have had an offset."""
 
-    def certainty(self, last: int | None, *, is_tombstone: bool = False) -> str | None:
+    def certainty(
+        self, last: int | None, *, is_tombstone: bool = False, unreadable: int = -1
+    ) -> str | None:
         """`exact` or `unknown`; None: the partition had no offset.
 
         `last`: the log offset of the partition's last record in force before the cut; None: its
-        records are all behind the cut.
+        records are all behind the cut. `unreadable`: that of its last record before the cut that
+        cannot be decoded; -1: none.
         """
+        if unreadable > (-1 if last is None else last):
+            return UNKNOWN
         if last is None:
             return UNKNOWN if self.is_uncertain else None
         if is_tombstone:

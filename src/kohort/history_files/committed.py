@@ -26,7 +26,7 @@ Key: TypeAlias = tuple[str, int]
 _KEY: Final = ("topic", "partition")
 _COLUMNS: Final = (
     *_KEY, "log_offset", "in_force", "in_force_time", "committed", "leader_epoch", "metadata",
-    "topic_id", "life", "previous", "previous_time",
+    "topic_id", "life", "previous", "previous_time", "error",
 )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def committed_offsets(reader: GroupReader) -> CommittedOffsets:
         for offset in offsets_at(commits, reader.cut, reader.limits)
     }
     commits = commits.filter(pc.is_valid(commits["in_force"]))
-    keys = map(_key, commits.group_by(list(_KEY)).aggregate([]).to_pylist())
+    named = map(_key, commits.group_by(list(_KEY)).aggregate([]).to_pylist())
     later = commits.filter(pc.greater_equal(commits["in_force"], reader.cut))
     after = {_key(row): row for row in _first(later)}
     return CommittedOffsets(
@@ -96,7 +96,8 @@ def committed_offsets(reader: GroupReader) -> CommittedOffsets:
         cut=reader.cut,
         gap=reader.gap,
         partitions={
-            key: _committed_at(key, before.get(key), after.get(key)) for key in sorted(keys)
+            key: _committed_at(key, before.get(key), after.get(key))
+            for key in sorted({*named, *before})
         },
     )
 

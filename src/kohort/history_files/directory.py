@@ -194,5 +194,5 @@ def _validate_format(marker: bytes, location: str) -> None:
     if marker.strip() != FORMAT.strip():
         raise ConfigError(
             f"{location}: {MARKER} is of another version of Kohort, or damaged: "
-            f"{marker[:80].decode(errors='replace')!r}"
+            f"{marker[:80].decode(errors='replace')!r}; build the history into another directory"
         )

@@ -124,18 +124,26 @@ def _is_old(file: StoredFile, until_ms: int) -> bool:
 
 
 def _carried(files: Files, expired: Sequence[StoredFile], *, tombstones: bool) -> list[StoredFile]:
-    """The last commits in `expired` of each partition as new files; `tombstones`: these too."""
+    """The last commits in `expired` of each partition as new files; `tombstones`: these too.
+
+    A last record that cannot be decoded stays: without it the commit before would be in force.
+    """
     last: Any = COMMITS.empty_table()
     for file in expired:
         for rows in _batches(files, file):
-            counted = rows.filter(pc.is_valid(rows.column("in_force")))
+            counted = rows.filter(pc.or_(pc.is_valid(rows.column("in_force")), _unreadable(rows)))
             last = _last_of_each(pa.concat_tables([last, pa.Table.from_batches([counted])]))
     if not tombstones:
-        last = last.filter(pc.is_valid(last["committed"]))
+        last = last.filter(pc.or_(pc.is_valid(last["committed"]), _unreadable(last)))
     tables = TableFiles(files, "carried", secrets.token_hex(_NAME_BYTES))
     for rows in last.to_batches(ROWS_PER_GROUP):
         tables.write("commits", rows)
     return [replace(file, carried=True) for file in tables.close()]
+
+
+def _unreadable(commits: pa.RecordBatch | pa.Table) -> Any:
+    """Which records have a partition and a value that cannot be decoded."""
+    return pc.and_(pc.is_valid(commits.column("error")), pc.is_valid(commits.column("topic")))
 
 
 def _last_of_each(commits: pa.Table) -> pa.Table:

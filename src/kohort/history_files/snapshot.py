@@ -147,7 +147,7 @@ class Snapshot:
             if values["version"] != VERSION:
                 raise KohortError(
                     f"{path}: written by another version of Kohort (format {values['version']}, "
-                    f"and this one reads {VERSION})"
+                    f"and this one reads {VERSION}); build the history into another directory"
                 )
             return cls(
                 id=values["id"],
@@ -163,7 +163,10 @@ class Snapshot:
                 retired=tuple(RetiredFile(file["path"], file["at"]) for file in values["retired"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise KohortError(f"{path}: is not a snapshot of a history: {error}") from error
+            raise KohortError(
+                f"{path}: is damaged, or written by another version of Kohort ({error!r}); "
+                "build the history into another directory"
+            ) from error
 
 
 def file_to_json(file: StoredFile) -> dict[str, Any]:

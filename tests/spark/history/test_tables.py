@@ -1,5 +1,6 @@
 """Tables of a history that Spark built of archives, beside those of the fold without Spark."""
 
+import random
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import pytest
 from history.folded import OPTIONS, ends_of, folded
 from history.offset_logs import batch_of
 from history.recorded import load
-from history.test_gaps import BEHIND, COMPLETE, commit
+from history.test_gaps import BEHIND, COMPLETE, commit, unreadable
 from kohort.errors import ConfigError
 from kohort.history.schema import COVERAGE, OFFSETS, TABLES
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.clients
 OF_GROUPS = "substring(hex(key), 1, 4) not in ('0000', '0001')"
 """Records that are no commits."""
 NAMES = ("groups", "generations", "rebalances", "members", "assignments", "minutes")
+GROUPS = ("a", "b", "c", "d")
 
 
 @pytest.fixture(scope="module")
@@ -257,3 +259,52 @@ def test_committed_offsets_are_unknown_where_records_were_lost_between_builds(se
     assert committed("1970-01-01T00:01:00Z") == {"busy": unknown, "idle": unknown}
     assert committed("1970-01-01T00:01:40Z") == {"busy": (50, "exact"), "idle": unknown}
     assert committed() == {"busy": (51, "exact"), "idle": unknown}
+
+
+def random_log(seed):
+    """Commits of several groups; some cannot be decoded, some are removals, some have a hole."""
+    rng = random.Random(seed)
+    log, offset = [], 0
+    for _ in range(60):
+        group = rng.choice(GROUPS)
+        match rng.randrange(6):
+            case 0:
+                log.append(unreadable(offset, group))
+            case 1:
+                log.append(commit(offset, group, None))
+            case _:
+                log.append(commit(offset, group, rng.randrange(100)))
+        offset += rng.choice([1] * 20 + [5])
+    return log
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_readers_agree_on_what_is_certain(session, tmp_path, seed):
+    out, log = str(tmp_path / "out"), random_log(seed)
+    for part in (log[:25], log[25:]):
+        records = pa.Table.from_batches([batch_of(part)])
+        history.build(session, session.createDataFrame(records), out)
+    tables, certainties = history.read(session, out), set()
+    for at in (*range(5, 60, 9), None):
+        moment = None if at is None else f"1970-01-01T00:00:{at:02}Z"
+        rows = tables.committed_offsets(moment).collect()
+        found = {row.group: (row.committed, row.certainty) for row in rows}
+        assert len(found) == len(rows)
+        assert found == without_spark(out, GROUPS, moment)
+        certainties |= {row.certainty for row in rows}
+    assert certainties == {"exact", "unknown"}
+
+
+def test_an_offset_is_unknown_behind_a_record_that_cannot_be_decoded(session, tmp_path):
+    out = str(tmp_path / "out")
+    log = [commit(0, "a", 5), unreadable(1, "a"), unreadable(2, "b"), commit(3, "a", 9)]
+    records = pa.Table.from_batches([batch_of(log)])
+    # Without a hole an archive has no gap.
+    history.build(session, session.createDataFrame(records), out)
+    tables = history.read(session, out)
+    for second, a in ((0, (5, "exact")), (1, (None, "unknown")), (3, (9, "exact"))):
+        rows = tables.committed_offsets(f"1970-01-01T00:00:0{second}Z").collect()
+        found = {row.group: (row.committed, row.certainty) for row in rows}
+        assert found == {"a": a} | ({"b": (None, "unknown")} if second > 1 else {})
+    (behind,) = tables.commits.where("log_offset = 3").collect()
+    assert behind.certainty == "unknown"

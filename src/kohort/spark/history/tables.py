@@ -165,14 +165,16 @@ class HistoryTables:
         """The committed offset of each group and partition at a time, by default the latest.
 
         The column `certainty` is "exact", or "unknown" where compaction has removed what the
-        answer needs: `committed` is null then.
+        answer needs, or it cannot be decoded: `committed` is null then.
         """
         at = self if moment is None else self.at(moment)
         cuts = at._cuts
         limits = at._limits(cuts)
         stored = at._stored("commits", every=bool(uncertain(limits)))
+        has_errors = any(file.errors for file in self._snapshot.files if file.table == "commits")
         # Tombstones whose cause is not decided yet are in states.
-        return committed_at(stored.unionByName(at._open_commits("commits", COMMITS)), cuts, limits)
+        commits = stored.unionByName(at._open_commits("commits", COMMITS))
+        return committed_at(commits, cuts, limits, has_errors=has_errors)
 
     def _limits(self, cuts: Mapping[int, int]) -> dict[int, Limits]:
         """What can be relied on before the cuts, by log partition.
