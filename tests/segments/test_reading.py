@@ -254,6 +254,27 @@ class TestDamage:
         found, (loss,) = reads(partition)
         assert (found, "from 2 to below 3" in loss) == ([0, 1], True)
 
+    @pytest.mark.parametrize(
+        ("last", "expected"),
+        [
+            (batch(4), (6, False, 6)),
+            (batch(9), (11, False, 4)),  # may be a hole of compaction, or damage
+            (batch(1 << 40), (5, True, 5)),
+        ],
+    )
+    def test_a_last_batch_behind_a_hole_is_not_certain(self, partition, last, expected):
+        path = partition.segment(0, log_of(0, 4) + last)
+        assert replica_of(partition).log_end() == expected
+        assert replica_of(partition).end() == expected[0]
+        partition.segment(0, path.read_bytes() + batch(20))
+        partition.segment(30, batch(40))
+        assert replica_of(partition).log_end() == (42, False, 30)
+
+    def test_a_last_batch_that_the_index_names_needs_no_other_one(self, partition):
+        partition.segment(0, log_of(0, 4) + batch(9))
+        partition.index(0, (10, len(log_of(0, 4))))
+        assert replica_of(partition).log_end() == (11, False, 11)
+
     @pytest.mark.parametrize("at", [0, 16, 70])
     def test_damage_may_be_a_row(self, partition, at):
         partition.segment(0, self.damaged(at))

@@ -1,4 +1,4 @@
-"""Fetches of tasks from replicas (KIP-392), against brokers that name one. No Spark is needed."""
+"""Fetches of tasks: from replicas (KIP-392), and of damaged batches. No Spark is needed."""
 
 import asyncio
 import threading
@@ -11,9 +11,14 @@ from client.fake_cluster import HANG_UP, FakeCluster
 from client.fetch.test_faults import Log
 from kohort.columnar import kernels, machine_code
 from kohort.errors import KohortError
+from kohort.protocol import batches
+from kohort.protocol.batches import Record
 from kohort.spark import fetching
+from kohort.spark.damaged_responses import DamagedLogError
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
+from segments.files import NOW, batch
+from spark.served_log import ServedLog, changed
 
 LEADER, FOLLOWER = 0, 1
 
@@ -82,3 +87,78 @@ async def test_machine_code_is_loaded_in_the_thread_of_the_task(monkeypatch):
         )
         thread = await asyncio.to_thread(task)
         assert threads[0] is thread
+
+
+def damaged_options(address: str, **more: str) -> Any:
+    options = {
+        "kafka.bootstrap.servers": address, "subscribe": "orders",
+        "includeBatchFields": "true", "damagedBatches": "rows", "maxInflatedBatchBytes": "2000",
+    }  # fmt: skip
+    return parse_read(options | more, streaming=False)
+
+
+LARGE = batches.build(
+    [Record(None, bytes(4096), (), NOW)] * 2, base_offset=2, codec=batches.Codec.GZIP
+)
+DAMAGED = {
+    "value": changed(batch(2), 70, 0xFF),
+    "compression type": changed(batch(2), 22, 7, is_confirmed=True),
+    "size after decompression": LARGE,
+    "number of offsets, too high": changed(batch(2), 23, 0x40),
+    "number of offsets, too low": changed(batch(2), 26, 0),
+    "base offset, too high": changed(batch(2), 6, 1),
+    "base offset, too low": changed(batch(2), 0, 0x80),
+    "count": changed(batch(2), 60, 9, is_confirmed=True),
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED.keys())
+async def test_a_damaged_batch_of_a_broker_becomes_a_row_and_the_next_one_is_read(damaged):
+    async with FakeCluster(topics={"orders": 1}) as fake:
+        fake.on("fetch", ServedLog(fake, batch(0), damaged, batch(4), batch(6), end=8).fetch)
+        options = damaged_options(fake.brokers[0].address)
+        reading = fetching.read(options, OffsetRange("orders", 0, 0, 8))
+        found = await asyncio.to_thread(list, reading)
+    rows = [row for each in found for row in each.to_pylist()]
+    (lost,) = [row for row in rows if row["control"] == "damaged"]
+    assert (lost["key"], lost["offset"]) == (None, 2)
+    assert lost["value"].startswith(b"orders-0: ")
+    assert b"; lost are offsets from 2 to below " in lost["value"]
+    whole = [(row["offset"], row["value"]) for row in rows if row["control"] is None]
+    assert whole == [(offset, b"v%d" % offset) for offset in (0, 1, 4, 5, 6, 7)]
+
+
+async def test_damaged_batches_are_rows_wherever_a_read_begins():
+    log = batch(0), DAMAGED["value"], batch(4), changed(batch(6), 70, 0xFF)
+    async with FakeCluster(topics={"orders": 1}) as fake:
+        fake.on("fetch", ServedLog(fake, *log, end=8).fetch)
+        options = damaged_options(fake.brokers[0].address)
+        for start, end, lost in ((1, 8, [2, 6]), (2, 4, [2]), (3, 5, [3]), (4, 6, []), (7, 8, [7])):
+            reading = fetching.read(options, OffsetRange("orders", 0, start, end))
+            found = await asyncio.to_thread(list, reading)
+            rows = [row for each in found for row in each.to_pylist()]
+            assert [row["offset"] for row in rows if row["control"] == "damaged"] == lost
+            whole = [row["offset"] for row in rows if row["control"] is None]
+            assert whole == [at for at in (0, 1, 4, 5) if start <= at < end]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [changed(batch(2), 16, 1), changed(batch(2), 8, 0xFF)],
+    ids=["magic", "size"],
+)
+async def test_bytes_of_a_broker_that_are_no_batch_are_an_error_with_their_offset(damaged):
+    async with FakeCluster(topics={"orders": 1}) as fake:
+        log = ServedLog(fake, end=8)
+        log.records = lambda offset: (batch(0) if offset < 2 else b"") + damaged + batch(4)
+        fake.on("fetch", log.fetch)
+        options = damaged_options(fake.brokers[0].address)
+        reading, found = fetching.read(options, OffsetRange("orders", 0, 0, 8)), []
+
+        def read() -> None:
+            for each in reading:
+                found.extend(each["offset"].to_pylist())
+
+        with pytest.raises(DamagedLogError, match="orders-0 has no record batch at offset 2"):
+            await asyncio.to_thread(read)
+        assert found == [0, 1]

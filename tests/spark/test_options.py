@@ -234,10 +234,11 @@ class TestFiles:
             ({"path": None}, "option kafka.bootstrap.servers is missing"),
             (
                 {
-                    "path": None, "damagedBatches": "loss",
+                    "path": None, "damagedBatches": "rows", "includeBatchFields": "true",
                     "kafka__bootstrap__servers": "localhost:9092",
+                    "kafka__isolation__level": "read_committed",
                 },
-                "option damagedBatches: it is for reads of path; leave it out",
+                "option damagedBatches is rows: a damaged batch may be the end of a transaction",
             ),
         ],
     )  # fmt: skip

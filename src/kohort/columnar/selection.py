@@ -47,6 +47,26 @@ def scan_valid(data: Any) -> tuple[Table, int | None]:
     return table[:count], None
 
 
+def rising(table: Table, next_offset: int, limit: int) -> int:
+    """The number of leading batches whose offsets rise from `next_offset` to below `limit`.
+
+    Offsets are outside the CRC. Of two batches in the wrong order the first one is wrong if it has
+    higher offsets, and the second one follows all before it.
+    """
+    first, last = table[:, kernels.BASE_OFFSET], table[:, kernels.LAST_OFFSET]
+    ends = np.concatenate([[next_offset], last + 1])
+    wrong = np.flatnonzero((last < first) | (last >= limit) | (first < ends[:-1]))
+    if not len(wrong):
+        return len(table)
+    number = int(wrong[0])
+    is_previous_wrong = (
+        number > 0
+        and ends[number - 1] <= first[number] < first[number - 1]
+        and first[number] <= last[number] < limit
+    )
+    return number - 1 if is_previous_wrong else number
+
+
 def select(
     table: Table,
     data: Buffer,

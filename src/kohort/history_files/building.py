@@ -1,7 +1,7 @@
 """The batches of a build: from where the history ends to given offsets, each made visible."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kohort.errors import KohortError
@@ -27,17 +27,27 @@ def planned(
     *,
     after_pause: bool = False,
     is_archive: bool = False,
+    damaged: Collection[int] = (),
 ) -> list[LogRange]:
     """The ranges from where the history ends to `ends`, by log partition.
 
     `starts`: the first offsets in the log, or in an archive of it. `after_pause`: the log may have
-    been compacted since the history was written, as it is when a build begins. Raises KohortError
-    if a log ends before its history.
+    been compacted since the history was written, as it is when a build begins. `damaged`: log
+    partitions whose end is damaged, and which may have more records.
+
+    Raises KohortError if a log ends before its history.
     """
     ranges = []
     for number, end in sorted(ends.items()):
         stored = snapshot.log_partitions.get(number) or StoredState(starts.get(number, 0), None)
         if end < stored.end:
+            if number in damaged:
+                _log.warning(
+                    "log partition %d is damaged at its end, near offset %d, and the history has "
+                    "read it up to %d: what follows is read when another segment begins",
+                    number, end, stored.end,
+                )  # fmt: skip
+                continue
             raise KohortError(
                 f"log partition {number} ends at offset {end}, and the history has read it up to "
                 f"{stored.end}: the topic was recreated or is of another cluster, or its log was "

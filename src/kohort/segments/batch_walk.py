@@ -12,7 +12,7 @@ import numpy as np
 
 from kohort.columnar import kernels
 from kohort.columnar.payloads import as_bytes
-from kohort.columnar.selection import Table, scan_valid
+from kohort.columnar.selection import Table, rising, scan_valid
 from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, MAGIC_AT, SIZE_AT, SIZE_OVERHEAD, int32
 from kohort.segments.segment import Segment
 from kohort.segments.storage import File
@@ -65,7 +65,7 @@ def walk(
         file.seek(position)
         data = memoryview(file.read_buffer(min(size, end - position)))
         table, invalid = scan_valid(as_bytes(data))
-        count = _rising(table, next_offset, limit)
+        count = rising(table, next_offset, limit)
         used = 0
         if count:
             last = table[count - 1]
@@ -86,39 +86,42 @@ def walk(
                 raise NoBatchError(position, "the file ends within a batch", may_be_end=True)
 
 
-def end_of(file: File, segment: Segment, position: int) -> int:
-    """The offset behind the last whole batch of a segment, from one at `position` on.
+class LogEnd(NamedTuple):
+    """The end of a log, by its last segment."""
 
-    A batch that is damaged counts as one offset. Raises OSError.
+    offset: int
+    """Behind the last whole batch. A batch that is damaged counts as one offset."""
+    is_damaged: bool
+    """Whether the segment cannot be read on there: it may have further records."""
+    followed: int
+    """The offset behind the last batch, or before it if that does not follow the one before.
+
+    Nothing is removed from the segment that a broker appends to. So the base offset of such a batch
+    is damaged, or the log is that of a replica that has fetched compacted segments.
     """
-    end = segment.base_offset
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether the segment may have records behind `followed`."""
+        return self.is_damaged or self.followed < self.offset
+
+
+def end_of(file: File, segment: Segment, position: int) -> LogEnd:
+    """The end of a segment, from a batch at `position` on. Raises OSError."""
+    end = followed = segment.base_offset
+    is_first = position > 0
     try:
         for chunk in walk(file, segment, position):
-            end = int(chunk.table[-1, kernels.LAST_OFFSET]) + 1
+            table = chunk.table
+            before = int(table[-2, kernels.LAST_OFFSET]) + 1 if len(table) > 1 else end
+            base = int(table[-1, kernels.BASE_OFFSET])
+            end = int(table[-1, kernels.LAST_OFFSET]) + 1
+            followed = end if base == before or (is_first and len(table) == 1) else before
+            is_first = False
     except NoBatchError as error:
         if not error.found.may_be_end:
-            end += 1
-    return end
-
-
-def _rising(table: Table, next_offset: int, limit: int) -> int:
-    """The number of leading batches whose offsets rise from `next_offset` to below `limit`.
-
-    Offsets are outside the CRC. Of two batches in the wrong order the first one is wrong if it has
-    higher offsets, and the second one follows all before it.
-    """
-    first, last = table[:, kernels.BASE_OFFSET], table[:, kernels.LAST_OFFSET]
-    ends = np.concatenate([[next_offset], last + 1])
-    wrong = np.flatnonzero((last < first) | (last >= limit) | (first < ends[:-1]))
-    if not len(wrong):
-        return len(table)
-    number = int(wrong[0])
-    is_previous_wrong = (
-        number > 0
-        and ends[number - 1] <= first[number] < first[number - 1]
-        and first[number] <= last[number] < limit
-    )
-    return number - 1 if is_previous_wrong else number
+            return LogEnd(end + 1, is_damaged=True, followed=end + 1)
+    return LogEnd(end, is_damaged=False, followed=followed)
 
 
 def _size_of_batch(data: memoryview) -> int:

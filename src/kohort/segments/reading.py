@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.columnar import kernels
+from kohort.columnar.damaged_batches import Damage, damaged_row, decode_each
 from kohort.columnar.decoding import decode_batches
-from kohort.columnar.schema import record_schema
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.compression import MAX_INFLATED
 from kohort.segments.batch_walk import Chunk, NoBatch, NoBatchError, walk
@@ -24,8 +24,6 @@ from kohort.segments.replica import Replica
 from kohort.segments.segment import SEGMENT, Segment
 from kohort.segments.storage import File
 
-DAMAGED: Final = "damaged"
-"""`control` of a row that stands for records that cannot be read; its value is the reason."""
 _MAX_CHANGES: Final = 1_000
 """Times that files of a range may change while they are read."""
 
@@ -152,7 +150,7 @@ class _Reading:
         if end <= self._offset:
             return
         try:
-            yield from self._decoded(chunk.data, end)
+            yield from self._decoded(chunk.data, self._offset, end)
         except KafkaError as error:
             if not self._is_damage(error):
                 raise
@@ -163,15 +161,15 @@ class _Reading:
         """Whether the records of a batch with this error are left out."""
         return error.code is ErrorCode.corrupt_message or self._settings.damaged_rows
 
-    def _decoded(self, data: memoryview, end: int) -> Iterator[pa.RecordBatch]:
-        """The records from the next offset on; only whole record batches precede an error."""
+    def _decoded(self, data: memoryview, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The records with offsets in [start, end); only whole record batches precede an error."""
         settings = self._settings
         tp = self._replica.partition
         for batch in decode_batches(
             data,
             topic=tp.topic,
             partition=tp.partition,
-            from_offset=self._offset,
+            from_offset=start,
             to_offset=end,
             include_headers=settings.include_headers,
             include_batch_fields=settings.include_batch_fields,
@@ -183,20 +181,15 @@ class _Reading:
 
     def _each_batch(self, chunk: Chunk, segment: Segment) -> Iterator[pa.RecordBatch]:
         """Read the rest of a chunk with a damaged batch, which is left out."""
-        columns = [kernels.POSITION, kernels.SIZE, kernels.LAST_OFFSET, kernels.BASE_OFFSET]
-        for position, size, last_offset, base_offset in chunk.table[:, columns].tolist():
-            if last_offset < self._offset or base_offset >= self._end:
-                continue
-            end = min(last_offset + 1, self._end)
-            try:
-                yield from self._decoded(chunk.data[position : position + size], end)
-            except KafkaError as error:
-                if not self._is_damage(error):
-                    raise
-                self._offset = max(self._offset, base_offset)
-                problem = error.message or "a damaged batch"
-                yield from self._damage(segment, chunk.position + position, problem, end)
-            self._offset = max(self._offset, end)
+        for part in decode_each(
+            chunk.data, chunk.table, self._offset, self._end, self._decoded, self._is_damage
+        ):
+            if isinstance(part, Damage):
+                self._offset = max(self._offset, part.start)
+                position = chunk.position + part.position
+                yield from self._damage(segment, position, part.problem, part.end)
+            else:
+                yield part
 
     def _damage(
         self, segment: Segment, position: int, problem: str, end: int
@@ -207,28 +200,15 @@ class _Reading:
             f"are {_span(self._offset, end)}"
         )
         if self._settings.damaged_rows:
-            yield self._damaged_row(text)
+            yield damaged_row(
+                self._replica.partition,
+                self._offset,
+                text,
+                include_headers=self._settings.include_headers,
+            )
         else:
             self._settings.on_loss(text)
         self._offset = max(self._offset, end)
-
-    def _damaged_row(self, text: str) -> pa.RecordBatch:
-        schema = record_schema(
-            include_headers=self._settings.include_headers, include_batch_fields=True
-        )
-        row = {
-            "value": text.encode(),
-            "topic": self._replica.partition.topic,
-            "partition": self._replica.partition.partition,
-            "offset": self._offset,
-            "timestamp": -1_000,  # none
-            "timestampType": 0,
-            "batchOffset": self._offset,
-            "partitionLeaderEpoch": -1,
-            "transactional": False,
-            "control": DAMAGED,
-        }
-        return pa.RecordBatch.from_pylist([row], schema)
 
 
 def _span(start: int, end: int) -> str:

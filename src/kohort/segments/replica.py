@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kohort.errors import KohortError
 from kohort.log.partition_mark import MARK, base64_id, decode_mark
-from kohort.segments.batch_walk import end_of
+from kohort.segments.batch_walk import LogEnd, end_of
 from kohort.segments.offset_index import has_index, last_position
 from kohort.segments.segment import BASE_OFFSET, SEGMENT, Segment
 from kohort.segments.storage import Directory, File
@@ -96,10 +96,14 @@ class Replica:
 
         If the last segment is damaged, the damaged batch counts as one offset.
         """
+        return self.log_end().offset
+
+    def log_end(self) -> LogEnd:
+        """The same, and what is to be doubted there. Raises KohortError."""
         for _ in range(_LISTINGS):
             segments = self.segments()
             if not segments:
-                return 0
+                return LogEnd(0, is_damaged=False, followed=0)
             last = segments[-1]
             with self.opened(last) as file:
                 if file is not None:

@@ -23,6 +23,7 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.client.fetch import PartitionResponse, RequestedPartition
+    from kohort.columnar.damaged_batches import Damage
 
 PURPOSE: Final = "spark fetch"
 MAX_BYTES: Final = 50 * 1024 * 1024
@@ -38,15 +39,15 @@ RECREATED_AFTER: Final = 3
 def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
     """The records of `offset_range` as Arrow record batches; with `readRanges` the range itself.
 
+    With `damagedBatches` = `rows` a row stands for each damaged batch.
+
     Raises DataLossError if records were deleted, unless `failOnDataLoss` is false; KafkaError;
-    GaveUpError if the leader could not be reached.
+    GaveUpError if the leader could not be reached; DamagedLogError.
     """
     if options.read_ranges:
         yield range_row(offset_range)
         return
-    from kohort.columnar.decoding import decode_batches
     from kohort.columnar.machine_code import addresses
-    from kohort.protocol.compression import MAX_INFLATED
 
     addresses()  # fetches scan batches on the event loop, which loading would hold up
     workers.settle()
@@ -57,22 +58,46 @@ def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
             response = ahead.result()
             more = response.next_offset < offset_range.end
             ahead = background.start(fetch.at(response.next_offset)) if more else None
-            with naming_option():
-                yield from decode_batches(
-                    response.records,
-                    topic=offset_range.topic,
-                    partition=offset_range.partition,
-                    from_offset=response.offset,
-                    to_offset=offset_range.end,
-                    include_headers=options.include_headers,
-                    include_batch_fields=options.include_batch_fields,
-                    aborted=response.aborted,
-                    check_crcs=options.check_crcs,
-                    max_inflated=options.max_inflated_batch_bytes or MAX_INFLATED,
-                )
+            yield from _records(options, offset_range, response)
     finally:
         if ahead is not None:
             ahead.cancel()
+
+
+def _records(
+    options: ReadOptions, offset_range: OffsetRange, response: "FetchedRange"
+) -> Iterator[Any]:
+    """The records of a response that are in the range."""
+    from kohort.columnar.decoding import decode_batches
+    from kohort.protocol.compression import MAX_INFLATED
+
+    def decode(records: memoryview, start: int, end: int) -> Iterator[Any]:
+        return decode_batches(
+            records,
+            topic=offset_range.topic,
+            partition=offset_range.partition,
+            from_offset=start,
+            to_offset=end,
+            include_headers=options.include_headers,
+            include_batch_fields=options.include_batch_fields,
+            aborted=response.aborted,
+            check_crcs=options.check_crcs,
+            max_inflated=options.max_inflated_batch_bytes or MAX_INFLATED,
+        )
+
+    if not options.damaged_rows:
+        with naming_option():
+            yield from decode(response.records, response.offset, offset_range.end)
+        return
+    from kohort.spark.damaged_responses import decoded, row_of
+
+    damage, limit = response.damage, offset_range.end
+    end = min(response.next_offset if damage is None else damage.start, limit)
+    tp = TopicPartition(offset_range.topic, offset_range.partition)
+    has_headers = options.include_headers
+    yield from decoded(response.records, response.offset, end, tp, decode, has_headers)
+    if damage is not None and end < limit:
+        yield row_of(damage._replace(end=min(damage.end, limit)), tp, has_headers)
 
 
 @contextmanager
@@ -93,6 +118,8 @@ class FetchedRange(NamedTuple):
     next_offset: int
     records: memoryview
     aborted: tuple[tuple[int, int], ...]
+    damage: "Damage | None" = None
+    """What is lost behind them, up to `next_offset`."""
 
 
 class _Fetch:
@@ -105,6 +132,8 @@ class _Fetch:
         self._options = options
         self._tp = TopicPartition(offset_range.topic, offset_range.partition)
         self._end = offset_range.end
+        self._boundary: int | None = None
+        """Where the batches that were read have ended."""
         self._topic_id = offset_range.topic_id
         self._mismatches = 0
         self._settings = FetchSettings(
@@ -171,15 +200,29 @@ class _Fetch:
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
                 cluster.stale(self._tp.topic)
             raise fresh(error)
-        fetched = FetchedRange(
-            offset, next_offset(response.records, offset), response.records, response.aborted
-        )
+        fetched = self._fetched(response, offset)
         if fetched.next_offset == offset:
             # The records existed when the task was planned; a new leader may lag behind.
             raise KafkaError(
                 ErrorCode.offset_not_available, (f"{self._tp} has nothing at offset {offset}")
             )
         return fetched
+
+    def _fetched(self, response: "PartitionResponse", offset: int) -> FetchedRange:
+        """The batches of a response. Raises KafkaError."""
+        records, aborted = response.records, response.aborted
+        if not self._options.damaged_rows:
+            return FetchedRange(offset, next_offset(records, offset), records, aborted)
+        from kohort.columnar.damaged_batches import Damage
+        from kohort.spark.damaged_responses import readable
+
+        part = readable(records, offset, self._tp, begins_batch=offset == self._boundary)
+        damage = None
+        if part.problem is not None:
+            damage = Damage(0, part.end, part.next_offset, part.problem)
+        elif part.next_offset > offset:
+            self._boundary = part.next_offset
+        return FetchedRange(offset, part.next_offset, part.records, aborted, damage)
 
     def _validate_topic_id(self, cluster: Cluster, topic: TopicMetadata | None) -> None:
         """Raise if the topic was recreated since the plan."""
@@ -230,14 +273,11 @@ def next_offset(records: memoryview, offset: int) -> int:
     from kohort.columnar.kernels import LAST_OFFSET
     from kohort.columnar.payloads import as_bytes
     from kohort.columnar.selection import scan
+    from kohort.spark.damaged_responses import too_small
 
     table = scan(as_bytes(records))
     if len(table):
         return max(int(table[-1, LAST_OFFSET]) + 1, offset)
     if len(records):
-        raise KafkaError(
-            ErrorCode.message_too_large,
-            f"only {len(records)} bytes of a record batch came; raise "
-            "kafka.max.partition.fetch.bytes",
-        )
+        raise too_small(records)
     return offset

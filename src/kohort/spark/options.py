@@ -144,7 +144,7 @@ class ReadOptions:
     paths: tuple[str, ...] = field(default=(), repr=False)
     """Data directories, directories of partitions or segment files to read instead of a cluster."""
     damaged_rows: bool = False
-    """Damage of files becomes rows instead of data loss."""
+    """Damage becomes rows instead of an error or data loss."""
     read_ranges: bool = False
     """Rows are the offset ranges to read instead of their records."""
     max_inflated_batch_bytes: int | None = None
@@ -290,11 +290,14 @@ def _refused_of_files(raw: RawOptions, streaming: bool) -> Iterator[str]:
 
 def _damaged_rows(raw: RawOptions) -> bool:
     is_rows = raw.choice("damagedBatches", ("loss", "rows"), "loss") == "rows"
-    if raw.get("damagedBatches") is not None and raw.get("path") is None:
-        raise ConfigError("option damagedBatches: it is for reads of path; leave it out")
     if is_rows and not raw.flag("includeBatchFields", False):
         raise ConfigError(
             "option damagedBatches is rows: their column control needs includeBatchFields = true"
+        )
+    if is_rows and raw.get("path") is None and _isolation(raw) != "read_uncommitted":
+        raise ConfigError(
+            "option damagedBatches is rows: a damaged batch may be the end of a transaction; leave "
+            "out kafka.isolation.level"
         )
     return is_rows
 

@@ -187,7 +187,7 @@ def _build(
 ) -> BuildResult:
     offsets = work.offsets(history.current)
     validate_cluster(history, offsets)
-    ranges = planned(history.current, offsets.starts, offsets.ends)
+    ranges = planned(history.current, offsets.starts, offsets.ends, damaged=offsets.damaged)
     total = sum(log_range.size for log_range in ranges)
     done, errors, rows = 0, 0, dict[str, int]()
     progress(done, total)

@@ -18,6 +18,7 @@ from kohort.spark.error_messages import cause_first
 from kohort.spark.history.folding import log_partitions
 from kohort.spark.history.sources import (
     BOOTSTRAP,
+    MAX_BATCH_BYTES,
     TOPIC,
     BrokerLog,
     FileLog,
@@ -67,8 +68,9 @@ def group_records(
         reader, log = reader.options(**of_broker), BrokerLog(of_broker)
     else:
         reader = reader.options(
-            subscribe=TOPIC, path=path, includeBatchFields="true", damagedBatches="rows"
-        )
+            subscribe=TOPIC, path=path, includeBatchFields="true", damagedBatches="rows",
+            maxInflatedBatchBytes=MAX_BATCH_BYTES,
+        )  # fmt: skip
         log = FileLog(paths_of(path or ""))
     return with_names(reader.load().select(*RECORDS.names), log.topic_names() | known)
 

@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from kohort.errors import ConfigError, KohortError, unless_error
+from kohort.client.errors import GaveUpError
+from kohort.errors import ConfigError, ErrorCode, KohortError, unless_error
 from kohort.history.broker_configs import options_of_configs
 from kohort.history.group_fold import GroupOptions
 from kohort.history_files.folding import LogRange
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__consumer_offsets"
 BOOTSTRAP: Final = "bootstrap.servers"
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Largest size of a batch after decompression; a larger one is damage.
+
+Coordinators write batches of at most `max.message.bytes`, by default 1 MiB. Records without a key
+and a value take 7 bytes there, and ten times as much in memory: a batch of 6 kB could need 1 GB.
+"""
 _log: Final = logging.getLogger("kohort.history")
 
 Source: TypeAlias = "str | Mapping[str, str] | DataFrame"
@@ -44,6 +51,8 @@ class Offsets(NamedTuple):
     topic_id: str | None
     is_archive: bool = False
     """Whether they are those of an archive, which may lack records that the log had."""
+    damaged: frozenset[int] = frozenset()
+    """Log partitions whose files are damaged at their end, and may have more records."""
 
 
 class RecordReader(Protocol):
@@ -101,8 +110,10 @@ def broker_options(kafka: Mapping[str, str]) -> dict[str, str]:
     return {PREFIX + name.removeprefix(PREFIX): value for name, value in kafka.items()} | {
         "subscribe": TOPIC,
         "includeBatchFields": "true",
-        # What compaction and retention removed is in the coverage, and no error.
+        # What compaction and retention removed is in the coverage, and no error; so is damage.
         "failOnDataLoss": "false",
+        "damagedBatches": "rows",
+        "maxInflatedBatchBytes": str(MAX_BATCH_BYTES),
     }
 
 
@@ -176,20 +187,30 @@ class BrokerLog:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReader:
-    """Fetches from the leaders."""
+    """Fetches from the leaders. A damaged batch becomes a row with an error.
+
+    Raises KohortError where its end is unknown.
+    """
 
     options: ReadOptions
     topic_id: str | None
 
     def __call__(self, log_range: LogRange) -> Iterator[Any]:
         from kohort.spark import fetching
+        from kohort.spark.damaged_responses import DamagedLogError
 
-        return fetching.read(
-            self.options,
-            OffsetRange(
-                TOPIC, log_range.log_partition, log_range.start, log_range.end, self.topic_id
-            ),
-        )
+        number = log_range.log_partition
+        part = OffsetRange(TOPIC, number, log_range.start, log_range.end, self.topic_id)
+        try:
+            yield from fetching.read(self.options, part)
+        except (DamagedLogError, GaveUpError) as error:
+            if isinstance(error, GaveUpError) and error.code is not ErrorCode.corrupt_message:
+                raise
+            raise KohortError(
+                f"{error}. The log is damaged there, and its broker does not tell where the next "
+                "batch begins: build from the segment files of the leader into the same directory, "
+                "which goes on behind the damage, and then from the broker again"
+            ) from error
 
 
 class FileLog:
@@ -213,11 +234,21 @@ class FileLog:
 
     def offsets(self) -> Offsets:
         replicas = self._replicas
+        ends = {number: replica.log_end() for number, replica in replicas.items()}
+        for number, end in ends.items():
+            if end.followed < end.offset:
+                _log.warning(
+                    "log partition %d: its last batch ends at offset %d, and does not follow "
+                    "offset %d: it is read when another one is behind it, as its offset may be "
+                    "damaged",
+                    number, end.offset, end.followed,
+                )  # fmt: skip
         return Offsets(
             {number: replica.start() for number, replica in replicas.items()},
-            {number: replica.end() for number, replica in replicas.items()},
+            {number: end.followed for number, end in ends.items()},
             None,
             next(iter(replicas.values())).topic_id(),
+            damaged=frozenset(number for number, end in ends.items() if end.may_have_more),
         )
 
     def group_options(self) -> GroupOptions:
@@ -262,6 +293,11 @@ class FileReader:
         from kohort.segments import ReadSettings, read
 
         workers.settle()
-        settings = ReadSettings(include_batch_fields=True, damaged_rows=True, on_loss=_log.warning)
+        settings = ReadSettings(
+            include_batch_fields=True,
+            damaged_rows=True,
+            max_inflated=MAX_BATCH_BYTES,
+            on_loss=_log.warning,
+        )
         replica = self.replicas[log_range.log_partition]
         yield from read(replica, log_range.start, log_range.end, settings)
