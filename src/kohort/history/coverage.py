@@ -24,6 +24,7 @@ import numpy as np
 from kohort.columnar import commit_kernels as ck
 from kohort.columnar import commit_tables as fk
 from kohort.history.gaps import Gap
+from kohort.history.last_record import LastRecord
 from kohort.history.record_table import RecordTable
 
 Array: TypeAlias = Any
@@ -75,6 +76,7 @@ class Coverage:
     archives, and any hole may be data loss."""
     first_loss: int = _NEVER
     """Offset from which on a key without a record may have had one that retention took."""
+    last_record: LastRecord | None = None
 
     @property
     def gaps(self) -> list[Gap]:

@@ -1,22 +1,24 @@
-"""Rows of records that could not be read: segment files have them, where bytes are damaged.
+"""Rows of records that could not be read, because bytes are damaged, or the log was cut back.
 
-A reader of files gives one record for each damaged range, with `control` = "damaged" and the reason
-as its value. It is no record of the log: the fold sees a hole there, behind which the log is never
+A reader gives one record for each damaged range, with `control` = "damaged" and the reason as its
+value. It is no record of the log: the fold sees a hole there, behind which the log is never
 complete.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from kohort.columnar.damaged_batches import DAMAGED
 from kohort.history.schema import GROUPS
 
 if TYPE_CHECKING:
     from kohort.history.state import State
 
-DAMAGED: Final = "damaged"
-"""`control` of such a record, and the kind of its row."""
+REPLACED: Final = "replaced"
+"""Kind of the row of a log that was cut back, and has grown again."""
 
 
 def split_damage(
@@ -29,18 +31,31 @@ def split_damage(
     is_damaged = pc.equal(records.column("control"), DAMAGED).fill_null(False)
     if not pc.any(is_damaged).as_py():
         return records, None
-    damaged = records.filter(is_damaged)
-    state.coverage.errors += damaged.num_rows
-    for offset in damaged.column("offset").to_pylist():
+    damaged = records.filter(is_damaged).select(["offset", "value"]).to_pylist()
+    reasons = (
+        (record["offset"], (record["value"] or b"").decode(errors="replace")) for record in damaged
+    )
+    return records.filter(pc.invert(is_damaged)), _lost(state, reasons, DAMAGED)
+
+
+def lose_before(state: "State", offset: int, reason: str) -> pa.RecordBatch:
+    """The row of `groups` for records before `offset` that the log has now, and were not read."""
+    return _lost(state, [(offset, reason)], REPLACED)
+
+
+def _lost(state: "State", reasons: Iterable[tuple[int, str]], kind: str) -> pa.RecordBatch:
+    """A row for each offset from which on records are lost."""
+    rows = []
+    for offset, reason in reasons:
+        state.coverage.errors += 1
         state.coverage.lose(offset)
-    rows = [
-        {
-            "log_partition": state.log_partition,
-            "log_offset": record["offset"],
-            "type": "other",
-            "error": (record["value"] or b"").decode(errors="replace"),
-            "other": {"kind": DAMAGED},
-        }
-        for record in damaged.select(["offset", "value"]).to_pylist()
-    ]
-    return records.filter(pc.invert(is_damaged)), pa.RecordBatch.from_pylist(rows, GROUPS)
+        rows.append(
+            {
+                "log_partition": state.log_partition,
+                "log_offset": offset,
+                "type": "other",
+                "error": reason,
+                "other": {"kind": kind},
+            }
+        )
+    return pa.RecordBatch.from_pylist(rows, GROUPS)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.history.call import Call
+from kohort.history.last_record import last_record
 from kohort.history.record_table import Strings, column, read_records
 from kohort.history.schema import TABLES
 from kohort.history.state import State
@@ -36,11 +37,13 @@ def fold(state: State, records: pa.RecordBatch) -> tuple[Rows, State]:
     The state is consumed: use the one that is returned. Never raises for what keys and values
     contain. Raises KohortError if columns are missing, or records are of another log partition.
     """
-    table = read_records(state.pending, state.unseen(records))
+    unseen = state.unseen(records)
+    table = read_records(state.pending, unseen)
     if table.rows.shape[1] == table.first:
         return _NOTHING, state
     call = Call(state, table)
     call.run()
+    state.coverage.last_record = last_record(unseen)
     return {**_NOTHING, **call.rows()}, state.pruned()
 
 

@@ -24,6 +24,7 @@ from kohort.history.arrow_columns import strings
 from kohort.history.coverage import Coverage
 from kohort.history.gaps import Gap
 from kohort.history.interface import Owner
+from kohort.history.last_record import LastRecord
 from kohort.history.partitions import Partitions
 from kohort.history.record_table import Pending
 
@@ -278,6 +279,13 @@ def coverage_to_json(coverage: Coverage) -> dict[str, Any]:
 
 
 def coverage_from_json(values: dict[str, Any]) -> Coverage:
-    seen = {b64decode(key): at for key, at in values["seen"]}
-    gaps, open_then = [Gap(*gap) for gap in values["compaction_gaps"]], set(values["open_then"])
-    return Coverage(**values | {"seen": seen, "compaction_gaps": gaps, "open_then": open_then})
+    last = values["last_record"]
+    return Coverage(
+        **values
+        | {
+            "seen": {b64decode(key): at for key, at in values["seen"]},
+            "compaction_gaps": [Gap(*gap) for gap in values["compaction_gaps"]],
+            "open_then": set(values["open_then"]),
+            "last_record": None if last is None else LastRecord(*last),
+        }
+    )

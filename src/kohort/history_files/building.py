@@ -108,6 +108,8 @@ def add_batch(
     for result in run(divided(ranges, tasks)):
         files += result.files
         states |= result.states
+        for warning in result.warnings:
+            _log.warning("%s", warning)
     if missing := {log_range.log_partition for log_range in ranges} - states.keys():
         raise KohortError(f"no task has folded the log partitions {sorted(missing)}")
     return history.add_batch(files, states, now_ms, cluster=cluster, topic_id=topic_id)

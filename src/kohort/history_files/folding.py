@@ -3,13 +3,14 @@
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.history.damage import split_damage
+from kohort.errors import KohortError
+from kohort.history.damage import lose_before, split_damage
 from kohort.history.schema import RECORDS
 from kohort.history_files.directory import STATES
 from kohort.history_files.file_system import Files
@@ -53,10 +54,13 @@ class TaskResult:
 
     files: tuple[StoredFile, ...]
     states: Mapping[int, StoredState]
+    warnings: tuple[str, ...] = ()
+    """Logs that were cut back since they were read."""
 
     def to_json(self) -> str:
         states = {str(number): state.to_json() for number, state in self.states.items()}
-        return json.dumps({"files": list(map(file_to_json, self.files)), "states": states})
+        files = list(map(file_to_json, self.files))
+        return json.dumps({"files": files, "states": states, "warnings": self.warnings})
 
     @classmethod
     def from_json(cls, text: str) -> "TaskResult":
@@ -67,6 +71,7 @@ class TaskResult:
                 int(number): StoredState.from_json(state)
                 for number, state in values["states"].items()
             },
+            tuple(values["warnings"]),
         )
 
 
@@ -83,17 +88,41 @@ def fold_ranges(
     name, for topics that no record names.
     """
     tables = TableFiles(files, _name(ranges), secrets.token_hex(_NAME_BYTES))
+    states: dict[int, StoredState] = {}
+    warnings: list[str] = []
     try:
-        states = {
-            each.log_partition: _fold_range(
-                files, tables, each, read, _state(files, each, options, topic_names)
+        for each in ranges:
+            state = _state(files, each, options, topic_names)
+            warning = _replacement(each, read, state) if each.after_pause else None
+            if warning is not None:
+                tables.write("groups", lose_before(state, each.start, warning))
+                warnings.append(warning)
+            states[each.log_partition] = _fold_range(
+                files, tables, each, read, state, is_changed=warning is not None
             )
-            for each in ranges
-        }
-        return TaskResult(tuple(tables.close()), states)
+        return TaskResult(tuple(tables.close()), states, tuple(warnings))
     except BaseException:
         tables.abandon()
         raise
+
+
+def _replacement(log_range: LogRange, read: Reader, state: "State") -> str | None:
+    """Why the log is not the one that was read up to the range, after a pause; None: it is."""
+    first, last = log_range.log_start, state.coverage.last_record
+    if first is None or last is None or last.offset < first:
+        return None
+    again = replace(log_range, start=last.offset, end=last.offset + 1)
+    try:
+        is_other = any(last.is_other_than(records_of(records)) for records in read(again))
+    except KohortError:  # reading on says what is wrong
+        return None
+    if not is_other:
+        return None
+    return (
+        f"log partition {log_range.log_partition} has another record at offset {last.offset} than "
+        "when it was read: its log was cut back, as by an unclean leader election, and has grown "
+        f"again; its records before offset {log_range.start} are not read"
+    )
 
 
 def _fold_range(
@@ -102,10 +131,15 @@ def _fold_range(
     log_range: LogRange,
     read: Reader,
     before: "State",
+    *,
+    is_changed: bool,
 ) -> StoredState:
-    """Write the rows of a range, and the state at its end. `before` is the one at its start."""
-    state, is_changed = _fold(tables, log_range, before, read)
-    if not is_changed:
+    """Write the rows of a range, and the state at its end.
+
+    `before` is the one at its start, and not that of the range any more if `is_changed`.
+    """
+    state, has_records = _fold(tables, log_range, before, read)
+    if not has_records and not is_changed:
         return StoredState.of(log_range.end, log_range.state, state)
     directory = f"{STATES}/{log_range.log_partition}"
     path = f"{directory}/{log_range.end}-{tables.attempt}.arrow"

@@ -22,6 +22,7 @@ from kohort.history_files.building import add_batch, planned
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles
 from kohort.history_files.folding import fold_ranges
+from kohort.history_files.reading import GroupReader
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.protocol.compression import Codec
@@ -180,3 +181,62 @@ async def test_a_batch_that_needs_too_much_memory_is_damage(tmp_path, is_broker)
     ((offset, error),) = errors(tmp_path / "h")
     assert offset == 2
     assert f"more than {MAX_BATCH_BYTES}" in error
+
+
+def other(offset):
+    """Another batch at an offset, of a later leader."""
+    return changed(commits(offset, group="other"), 15, 7)
+
+
+def test_a_log_that_was_cut_back_and_has_grown_again_is_a_gap(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    partition = Partition(tmp_path, f"{TOPIC}-0")
+    partition.segment(0, commits(0) + commits(2))
+    build_files(partition, tmp_path / "h")
+    partition.segment(0, commits(0) + other(2) + commits(4, group="other"))
+    build_files(partition, tmp_path / "h")
+    ((offset, error),) = errors(tmp_path / "h")
+    assert offset == 4
+    assert "log partition 0 has another record at offset 3 than when it was read" in error
+    assert error in caplog.text
+    assert log_partition(tmp_path / "h").gaps == (Gap(4, None, is_later=True, is_data_loss=True),)
+    reader = GroupReader(HistoryDirectory(LocalFiles(tmp_path / "h")), "g")
+    assert [each.certainty for each in reader.offsets_at()] == ["unknown"]
+    build_files(partition, tmp_path / "h")
+    partition.segment(6, commits(6))
+    build_files(partition, tmp_path / "h")
+    assert len(errors(tmp_path / "h")) == 1
+
+
+async def test_a_log_of_a_broker_that_was_cut_back_is_a_gap(tmp_path):
+    async with FakeCluster(topics={TOPIC: 1}) as fake:
+        log = ServedLog(fake, commits(0), commits(2), end=4)
+        fake.on("fetch", log.fetch)
+        await build_from(fake, 4, tmp_path / "h")
+        log.content = commits(0) + other(2) + commits(4)
+        log.end = 6
+        await build_from(fake, 6, tmp_path / "h")
+    assert [offset for offset, _ in errors(tmp_path / "h")] == [4]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        commits(0) + commits(4),
+        # Compaction keeps the offsets of a batch that it writes anew.
+        commits(0) + changed(commits(2, 1), 26, 1, is_confirmed=True) + commits(4),
+        commits(4),
+        commits(0) + changed(commits(2), 70, 0xFF) + commits(4),
+        commits(0) + changed(commits(2), 16, 1),
+    ],
+    ids=["batch removed", "record removed", "all removed", "value damaged", "no batch"],
+)
+def test_compaction_and_damage_of_what_was_read_are_no_other_log(tmp_path, left):
+    partition = Partition(tmp_path, f"{TOPIC}-0")
+    partition.segment(0, commits(0) + commits(2))
+    build_files(partition, tmp_path / "h")
+    partition.segment(0, left)
+    partition.segment(6, commits(6))
+    build_files(partition, tmp_path / "h")
+    assert not any("has another record" in error for _, error in errors(tmp_path / "h"))
+    assert committed(tmp_path / "h")[-2:] == [6, 7]
