@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from history.built import build_parts
+from history.built import build_logs, build_parts
 from history.folded import ends_of, folded, whole
 from history.group_log_builder import classic
-from history.offset_logs import LOG_PARTITION, START_MS
+from history.offset_logs import LOG_PARTITION, START_MS, batch_of
 from history.test_gaps import BEHIND, COMPLETE, commit, unreadable
 from kohort.cli.app import run
 from kohort.coordinator.records import (
@@ -196,6 +196,19 @@ def test_an_offset_behind_which_a_record_cannot_be_decoded_is_unknown(capsys, tm
     _, printed = shown(capsys, tmp_path / "h", "idle")
     assert "1 of the committed offsets are unknown" in printed.err
     assert "cannot be decoded" in printed.err
+
+
+def test_a_group_in_several_log_partitions_is_shown_with_a_warning(capsys, tmp_path):
+    logs = {
+        number: pa.Table.from_batches([batch_of([commit(offset, "g", 5) | {"partition": number}])])
+        for number, offset in ((1, 0), (3, 7))
+    }
+    build_logs(logs, tmp_path / "h")
+    code, printed = shown(capsys, tmp_path / "h", "g", "--output", "json")
+    found = json.loads(printed.out)
+    assert code == 3  # offsets before 7 are missing
+    assert (found["log_partition"], found["other_log_partitions"]) == (3, [1])
+    assert "group g has records in several log partitions" in printed.err
 
 
 @pytest.mark.parametrize("command", [("show", "busy"), ("audit", "busy"), ("check",)])

@@ -278,3 +278,21 @@ def test_rows_that_are_too_old_leave_an_unknown_offset_unknown(tmp_path):
     for group, unknown in (("g", True), ("h", False)):
         (entry,) = read(tmp_path / "h", group).partitions.values()
         assert entry.is_certain is not unknown
+
+
+def test_a_group_in_two_log_partitions_is_that_with_the_latest_record(tmp_path):
+    """The number of log partitions was raised between: a coordinator looks at the new one only."""
+    earlier = [commit(0, "g", 5), commit(1, "g", 6)]
+    later = [commit(0, "h", 1), commit(1, "h", 1), commit(2, "g", 1)]
+    logs = {1: with_number(later, 1), LOG_PARTITION: table(earlier)}
+    build_logs(logs, tmp_path / "h")
+    directory = HistoryDirectory(LocalFiles(tmp_path / "h"))
+    for us, number, others in ((None, 1, [LOG_PARTITION]), (1_000_000, LOG_PARTITION, [1])):
+        reader = GroupReader(directory, "g", None if us is None else moment(us))
+        assert (reader.log_partition, reader.other_log_partitions) == (number, others)
+    assert read(tmp_path / "h", "g").partitions["t", 0].commit.offset == 1
+    assert read(tmp_path / "h", "g", 1_000_000).partitions["t", 0].commit.offset == 6
+
+
+def with_number(log, number):
+    return table([{**record, "partition": number} for record in log])

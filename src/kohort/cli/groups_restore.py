@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import add_topic_argument, topics
-from kohort.cli.history_source import add_history_argument, moment_of, open_history, read_group
+from kohort.cli.history_source import (
+    add_history_argument,
+    moment_of,
+    open_history,
+    read_group,
+    warn_of_others,
+)
 from kohort.cli.name_arguments import add_name
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show, warn
@@ -128,6 +134,7 @@ async def _restore(
     from kohort.history_files.committed import committed_offsets
 
     reader = read_group(directory, options.group, moment)
+    warn_of_others(reader, options.group)
     offsets = committed_offsets(reader)
     group = GroupId(options.target or options.group)
     await require_same_history(admin, reader.snapshot, directory.files.location)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.cli.audit_rows import AuditedCommit, audited
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_topic_argument, topics
-from kohort.cli.history_source import moment_of, open_history, read_group
+from kohort.cli.history_source import moment_of, open_history, read_group, warn_of_others
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.errors import KohortError
@@ -53,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
     directory = open_history(options.directory)
     try:
         reader = read_group(directory, options.group)
+        warn_of_others(reader, options.group)
         commits, resets = audited(reader, scope, since, until)
         _show(options, commits, resets)
         if _is_complete(directory, reader, options.group, since, until):

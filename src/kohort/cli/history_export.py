@@ -20,7 +20,13 @@ from uuid import UUID
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.history_source import add_history_argument, moment_of, open_history, read_group
+from kohort.cli.history_source import (
+    add_history_argument,
+    moment_of,
+    open_history,
+    read_group,
+    warn_of_others,
+)
 from kohort.cli.name_arguments import add_names
 from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
@@ -126,6 +132,7 @@ async def _recorded(
     from kohort.history_files.committed import committed_offsets
 
     reader = read_group(directory, group, moment)
+    warn_of_others(reader, group)
     offsets = committed_offsets(reader)
     await require_same_history(admin, reader.snapshot, directory.files.location)
     if moment is not None:

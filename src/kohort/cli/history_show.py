@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from kohort.cli.exit_codes import FAILED, FOUND
-from kohort.cli.history_source import moment_of, with_history
+from kohort.cli.history_source import moment_of, warn_of_others, with_history
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.util.text import did_you_mean
@@ -60,6 +60,7 @@ def _show_at(
         hint = did_you_mean(options.group, reader.groups())
         print_message(f"group {options.group} has no record in {options.directory}{hint}")
         return FAILED
+    warn_of_others(reader, options.group)
     return _show(options, reader)
 
 
@@ -75,6 +76,7 @@ def _show(options: argparse.Namespace, reader: "GroupReader") -> int:
     as_json = {
         "group": options.group,
         "log_partition": reader.log_partition,
+        "other_log_partitions": reader.other_log_partitions,
         "certainty": "exact" if is_certain else "unknown",
         "events": [event.as_json() for event in shown],
         "partitions": offsets,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
-from kohort.cli.output import print_message
+from kohort.cli.output import print_message, warn
 from kohort.errors import ConfigError, KohortError
-from kohort.util.text import did_you_mean
+from kohort.util.text import did_you_mean, join_names
 
 if TYPE_CHECKING:
     from kohort.history_files.directory import HistoryDirectory
@@ -81,3 +81,15 @@ def read_group(
         hint = did_you_mean(group, reader.groups())
         raise KohortError(f"group {group} has no record in {location}{hint}")
     return reader
+
+
+def warn_of_others(reader: "GroupReader", group: str) -> None:
+    """Warn of log partitions with records of a group that are not shown."""
+    others = reader.other_log_partitions
+    if others:
+        warn(
+            f"group {group} has records in several log partitions, as the number of partitions of "
+            f"__consumer_offsets was changed: these are those of {reader.log_partition}, which has "
+            f"the latest, and not those of {join_names(map(str, sorted(others)))}; kohort history "
+            "report has all"
+        )

@@ -8,7 +8,6 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from kohort.coordinator_common import partition_for
 from kohort.history.gaps import Gap
 from kohort.history.schema import TABLES, TIME
 from kohort.history.state import State
@@ -17,7 +16,7 @@ from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.moments import CUTS, Cut, validate_kept
 from kohort.history_files.offsets_at import COLUMNS, OffsetAt, offsets_at
 from kohort.history_files.snapshot import Snapshot
-from kohort.history_files.stored_rows import RECORDED, StoredRows, add_first_offsets
+from kohort.history_files.stored_rows import RECORDED, Filter, StoredRows, add_first_offsets
 
 Row = dict[str, Any]
 
@@ -36,8 +35,11 @@ class GroupReader:
         self.moment = moment
         if moment is not None:
             validate_kept(self._snapshot, moment)
-        self.log_partition = self._find()
-        """The log partition with its records; None: the history has none of them."""
+        found = self._find()
+        self.log_partition = found[-1] if found else None
+        """The log partition with its latest record; None: the history has none."""
+        self.other_log_partitions = found[:-1]
+        """Those that have earlier records of the group."""
         self._partition = self._snapshot.log_partitions.get(
             -1 if self.log_partition is None else self.log_partition
         )
@@ -49,19 +51,26 @@ class GroupReader:
     def snapshot(self) -> Snapshot:
         return self._snapshot
 
-    def _find(self) -> int | None:
-        """Kafka's hash tells where a group is, Redpanda's is another one."""
-        numbers = sorted(self._snapshot.log_partitions)
-        if not numbers or not is_utf8(self._group):
-            return None
-        expected = partition_for(self._group, numbers[-1] + 1)
-        for filters in ([("log_partition", "=", expected)], []):
-            for table in RECORDED:
-                names = [*filters, ("group", "=", self._group)]
-                found = self._rows.read(table, names, ["log_partition"])
-                if found.num_rows:
-                    return int(found["log_partition"][0].as_py())
-        return None
+    def _find(self) -> list[int]:
+        """The log partitions with records of the group, the one with the latest record last.
+
+        If the number of log partitions was changed, a group has several. Records behind the moment
+        do not count.
+        """
+        latest: dict[int, int] = {}
+        if not is_utf8(self._group):
+            return []
+        until = NO_CUT if self.moment is None else pa.scalar(self.moment, TIME).value
+        of_group: list[Filter] = [("group", "=", self._group)]
+        for table in RECORDED:
+            for rows in self._rows.parts(table, of_group, ["log_partition", "time"]):
+                times = rows["time"].cast(pa.int64())
+                seen = pc.if_else(pc.less_equal(times, until), times, -1)
+                found = pa.table({"number": rows["log_partition"], "time": pc.fill_null(seen, -1)})
+                for row in found.group_by("number").aggregate([("time", "max")]).to_pylist():
+                    number = row["number"]
+                    latest[number] = max(latest.get(number, -1), row["time_max"])
+        return sorted(latest, key=lambda number: (latest[number], number))
 
     def _load_state(self) -> State | None:
         if self._partition is None or self._partition.state is None:
