@@ -44,7 +44,8 @@ def _commits(files: Files, snapshot: Snapshot, log_partitions: Sequence[int]) ->
     """All commits that were in force; tombstones whose cause is not decided are in states."""
     stored = stored_commits(files, snapshot, log_partitions).select(COMMIT_COLUMNS)
     waiting = []
-    for state in states_of(files, snapshot, log_partitions):
+    some = [each for each in log_partitions if snapshot.log_partitions[each].open_commits != 0]
+    for state in states_of(files, snapshot, some):
         rows = state.open_rows().get("commits")
         if rows is not None:
             table = in_force(pa.Table.from_batches([rows])).select(COMMIT_COLUMNS)

@@ -19,7 +19,7 @@ from kohort.history_files.table_files import parquet_errors
 if TYPE_CHECKING:
     from kohort.history.state import State
 
-COMMITS_PER_PART: Final = 2_000_000
+COMMITS_PER_PART: Final = 1_000_000
 
 
 def parts_of(snapshot: Snapshot, cores: int) -> list[list[int]]:

@@ -72,24 +72,23 @@ def status_of_part(
     topics = names_in(commits["topic"]).to_pylist()
     samples = read_stored_samples(files, snapshot, at, topics=topics, since=at - SAMPLES_SINCE)
     lags = last_lags(commits, samples)
-    states = list(states_of(files, snapshot, log_partitions))
-    judged = status_table(
-        lags, at, unknown_groups=_unknown_groups(commits, states, at), limits=limits
-    )
+    with_gaps = [each for each in log_partitions if snapshot.log_partitions[each].gaps != ()]
+    unknown = _unknown_groups(commits, states_of(files, snapshot, with_gaps), at)
+    judged = status_table(lags, at, unknown_groups=unknown, limits=limits)
     stopped = pc.unique(judged.filter(pc.equal(judged["status"], "stopped"))["group"]).to_pylist()
     if not stopped:
         return judged
-    present = set(_with_members(files, snapshot, log_partitions, states, at, stopped))
+    present = set(_with_members(files, snapshot, log_partitions, at, stopped))
     return status_table(
         lags,
         at,
         empty_groups=set(stopped) - present,
-        unknown_groups=_unknown_groups(commits, states, at),
+        unknown_groups=unknown,
         limits=limits,
     )
 
 
-def _unknown_groups(commits: pa.Table, states: "Sequence[State]", at: datetime) -> set[str]:
+def _unknown_groups(commits: pa.Table, states: "Iterable[State]", at: datetime) -> set[str]:
     """The groups of log partitions that lack records at `at`."""
     unknown: set[str] = set()
     for state in states:
@@ -107,7 +106,6 @@ def _with_members(
     files: Files,
     snapshot: Snapshot,
     log_partitions: Sequence[int],
-    states: "Iterable[State]",
     at: datetime,
     groups: Collection[str],
 ) -> Iterator[str]:
@@ -122,7 +120,7 @@ def _with_members(
     )
     paths = [file.path for file in snapshot.files if file.table == _MEMBERS]
     yield from values_in(read_columns(files, paths, ["group"], wanted, schema)["group"])
-    for state in states:
+    for state in states_of(files, snapshot, log_partitions):
         rows = state.open_rows().get(_MEMBERS)
         if rows is not None:
             found = pa.Table.from_batches([rows], schema).filter(lived)
