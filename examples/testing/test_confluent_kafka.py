@@ -1,65 +1,48 @@
 """Consumers of confluent-kafka."""
 
-from collections.abc import Callable, Iterator
-
-import pytest
 from confluent_kafka import Consumer
 
 from kohort.testing import EmbeddedKafka
 
-StartConsumer = Callable[..., Consumer]
+
+def start_consumer(kafka: EmbeddedKafka, client_id: str, **settings: object) -> Consumer:
+    """A consumer of the group `billing`, with further settings (underscores for dots)."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": "billing",
+            "client.id": client_id,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 50,
+            "fetch.wait.max.ms": 10,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    consumer.subscribe(["orders"])
+    return consumer
 
 
-@pytest.fixture
-def start_consumer(kafka: EmbeddedKafka) -> Iterator[StartConsumer]:
-    """Starts consumers of the group `billing`, which are closed after the test."""
-    started = []
-
-    def start(client_id: str, **settings: object) -> Consumer:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": kafka.bootstrap,
-                "group.id": "billing",
-                "client.id": client_id,
-                "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 50,
-                "fetch.wait.max.ms": 10,
-                **{name.replace("_", "."): value for name, value in settings.items()},
-            }
-        )
-        consumer.subscribe(["orders"])
-        started.append(consumer)
-        return consumer
-
-    yield start
-    for consumer in started:
-        consumer.close()
-
-
-def test_another_member_takes_over_after_a_crash(
-    kafka: EmbeddedKafka, start_consumer: StartConsumer
-) -> None:
+def test_another_member_takes_over_after_a_crash(kafka: EmbeddedKafka) -> None:
     kafka.topic("orders", partitions=4)
-    a, b = start_consumer("a"), start_consumer("b")
+    a, b = start_consumer(kafka, "a"), start_consumer(kafka, "b")
     group = kafka.group("billing")
     group.wait(state="Stable", members=2, poll=lambda: (a.poll(0), b.poll(0)))
-    kafka.kill(a)  # its connection is gone, without a LeaveGroup
+    kafka.kill(a)  # its connection is gone, without a LeaveGroup; it is not closed either
     kafka.advance(45)  # its session expires now
     stable = group.wait(state="Stable", members=1, poll=lambda: b.poll(0))
-    assert stable.rebalances[-1].cause == "session expired"
+    assert "session expired" in [rebalance.cause for rebalance in stable.rebalances]
     assert stable.members[0].assignment == tuple(("orders", number) for number in range(4))
+    b.close()
 
 
-def test_a_static_member_restarts_without_a_rebalance(
-    kafka: EmbeddedKafka, start_consumer: StartConsumer
-) -> None:
+def test_a_static_member_restarts_without_a_rebalance(kafka: EmbeddedKafka) -> None:
     kafka.topic("orders", partitions=4)
     group = kafka.group("billing")
-    first = start_consumer("a", group_instance_id="billing-1")
+    first = start_consumer(kafka, "a", group_instance_id="billing-1")
     before = group.wait(state="Stable", members=1, poll=lambda: first.poll(0))
     first.close()  # a static member does not leave
     kafka.advance(30)  # the deployment takes less than its session timeout
-    again = start_consumer("a", group_instance_id="billing-1")
+    again = start_consumer(kafka, "a", group_instance_id="billing-1")
     kafka.produce("orders", b"paid")
     message = again.poll(10)
     assert message is not None
@@ -67,3 +50,4 @@ def test_a_static_member_restarts_without_a_rebalance(
     after = group.read()
     assert (after.state, after.generation) == ("Stable", before.generation)
     assert len(after.rebalances) == len(before.rebalances)
+    again.close()

@@ -46,7 +46,7 @@ def test_another_member_takes_over_after_a_crash(
     kafka.kill(a)  # its connection is gone, without a LeaveGroup
     kafka.advance(45)  # its session expires now
     stable = group.wait(state="Stable", members=1, poll=lambda: b.poll(5))
-    assert stable.rebalances[-1].cause == "session expired"
+    assert "session expired" in [rebalance.cause for rebalance in stable.rebalances]
     assert len(stable.members[0].assignment) == 4
 
 

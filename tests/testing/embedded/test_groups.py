@@ -109,8 +109,10 @@ def test_a_killed_member_may_leave_when_the_test_ends(kafka: EmbeddedKafka) -> N
     assert again.commit(1) == "none"
     again.ask("leave_group", 3, group_id="billing", members=[{"member_id": a.member_id}])
     assert len(kafka.group("billing").members) == 1
+    assert again.heartbeat() == "none", "else it would join again"
+    again.member_id = ""
     with pytest.raises(ConnectionError):
-        again.heartbeat()
+        again.send_join()
 
 
 def test_frozen_time_expires_no_member(kafka: EmbeddedKafka) -> None:

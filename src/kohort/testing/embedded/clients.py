@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from kohort.errors import KohortError
+from kohort.errors import ErrorCode, KohortError
 from kohort.protocol.apis import BY_NAME
 from kohort.server.net import Connection, Exchange
+from kohort.testing.embedded.error_responses import error_response
 
 MEMBER_APIS: Final = frozenset(
     BY_NAME[name].key
@@ -29,6 +30,7 @@ MEMBER_APIS: Final = frozenset(
     )
 )
 """APIs whose requests name members."""
+_HEARTBEAT: Final = BY_NAME["heartbeat"].key
 _LEAVING_APIS: Final = frozenset(BY_NAME[name].key for name in ("leave_group", "offset_commit"))
 
 
@@ -49,7 +51,7 @@ class Clients:
         self._may_leave = False
 
     def admit(self, exchange: Exchange, request: Any) -> bool:
-        """Whether the request is served; if not, its connection is cut.
+        """Whether the server handles the request; if not, its connection is usually cut.
 
         `request` is the decoded one of an API of `MEMBER_APIS`, else None.
         """
@@ -63,10 +65,14 @@ class Clients:
         killed = exchange.client_id in self._killed_clients or any(
             member_id in self._killed_members for _, member_id in members
         )
-        if killed and not (self._may_leave and _leaves(exchange, request)):
+        if not killed or (self._may_leave and _leaves(exchange, request)):
+            return True
+        if self._may_leave and exchange.api_key == _HEARTBEAT:
+            # A cut would take the client's other requests with it, an error would make it rejoin.
+            exchange.respond(error_response(_HEARTBEAT, exchange.version, request, ErrorCode.none))
+        else:
             connection.abort()
-            return False
-        return True
+        return False
 
     def kill(self, *, client_id: str | None = None, member_id: str | None = None) -> int:
         """Cut the connections of a client now and from now on; returns how many were open."""
