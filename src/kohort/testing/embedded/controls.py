@@ -26,6 +26,10 @@ SETTLE_S: Final = 0.025
 """Time beyond that of `advance`, in which the server does what is due; it defers work by 20 ms."""
 
 
+_killed: Final[list[object]] = []
+"""Killed clients: the end of one of librdkafka may wait for the server, with Python's lock."""
+
+
 class Controls:
     """Topics, records, clients and faults of an embedded server.
 
@@ -131,6 +135,7 @@ class Controls:
         """
         if client is not None:
             client_id, member_id = identify(client)
+            _killed.append(client)
         elif client_id is None and member_id is None:
             raise KohortError("kill a client: kill(consumer), kill(client_id=…), kill(member_id=…)")
 
