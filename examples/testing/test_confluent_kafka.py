@@ -32,7 +32,6 @@ def test_another_member_takes_over_after_a_crash(kafka: EmbeddedKafka) -> None:
     stable = group.wait(state="Stable", members=1, poll=lambda: b.poll(0))
     assert "session expired" in [rebalance.cause for rebalance in stable.rebalances]
     assert stable.members[0].assignment == tuple(("orders", number) for number in range(4))
-    b.close()
 
 
 def test_a_static_member_restarts_without_a_rebalance(kafka: EmbeddedKafka) -> None:
