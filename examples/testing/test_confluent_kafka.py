@@ -32,21 +32,3 @@ def test_another_member_takes_over_after_a_crash(kafka: EmbeddedKafka) -> None:
     stable = group.wait(state="Stable", members=1, poll=lambda: b.poll(0))
     assert "session expired" in [rebalance.cause for rebalance in stable.rebalances]
     assert stable.members[0].assignment == tuple(("orders", number) for number in range(4))
-
-
-def test_a_static_member_restarts_without_a_rebalance(kafka: EmbeddedKafka) -> None:
-    kafka.topic("orders", partitions=4)
-    group = kafka.group("billing")
-    first = start_consumer(kafka, "a", group_instance_id="billing-1")
-    before = group.wait(state="Stable", members=1, poll=lambda: first.poll(0))
-    first.close()  # a static member does not leave
-    kafka.advance(30)  # the deployment takes less than its session timeout
-    again = start_consumer(kafka, "a", group_instance_id="billing-1")
-    kafka.produce("orders", b"paid")
-    message = again.poll(10)
-    assert message is not None
-    assert message.value() == b"paid"
-    after = group.read()
-    assert (after.state, after.generation) == ("Stable", before.generation)
-    assert len(after.rebalances) == len(before.rebalances)
-    again.close()
