@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, Unpack
 
 from kohort.errors import KohortError
 from kohort.testing.embedded.clients import identify
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.faults import (
     Fault,
+    Which,
     cutting,
     delaying,
     find_api,
@@ -18,9 +19,6 @@ from kohort.testing.embedded.faults import (
 )
 from kohort.testing.embedded.running_server import RunningServer
 from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
-
-Predicate: TypeAlias = Callable[[Any], bool] | None
-"""Of a decoded request, an object with the fields of Kafka's schema in snake case."""
 
 SETTLE_S: Final = 0.025
 """Time beyond that of `advance`, in which the server does what is due; it defers work by 20 ms."""
@@ -190,92 +188,31 @@ class Controls:
 
     # --- faults ---
 
-    def fail(
-        self,
-        api: str,
-        *,
-        error: str,
-        times: int | None = 1,
-        group: str | None = None,
-        client_id: str | None = None,
-        when: Predicate = None,
-        required: bool = True,
-    ) -> Fault:
+    def fail(self, api: str, *, error: str, **which: Unpack[Which]) -> Fault:
         """Respond to requests with an error, and do nothing else.
 
         `api` and `error` have Kafka's names: `fail("OffsetCommit", error="NOT_COORDINATOR")`. The
-        next `times` requests of the API are concerned (None: all), or of those only the ones of a
-        group, a client id, or for which `when` returns true. A fault that no request has met is an
-        error at the end of the test unless `required` is false. Raises KohortError for unknown
-        names, and for an API that cannot be failed.
+        next `times` requests of the API are concerned (1; None: all), or of those only the ones of
+        a `group`, a `client_id`, or for which `when` returns true. A fault that no request has met
+        is an error at the end of the test unless `required` is false. Raises KohortError for
+        unknown names, and for an API that cannot be failed.
         """
         known = find_api(api)
-        code = find_error(error)
-        return self._add(
-            Fault(
-                api=known,
-                effect=refusal(known, code),
-                text=f"fails with {error}",
-                times=times,
-                group=group,
-                client_id=client_id,
-                when=when,
-                required=required,
-            )
-        )
+        effect = refusal(known, find_error(error))
+        return self._add(Fault(known, effect, f"fails with {error}", **which))
 
-    def delay(
-        self,
-        api: str,
-        *,
-        seconds: float,
-        times: int | None = 1,
-        group: str | None = None,
-        client_id: str | None = None,
-        when: Predicate = None,
-        required: bool = True,
-    ) -> Fault:
+    def delay(self, api: str, *, seconds: float, **which: Unpack[Which]) -> Fault:
         """Handle requests after so many seconds of the server's time; else as `fail`."""
-        return self._add(
-            Fault(
-                api=find_api(api),
-                effect=delaying(seconds),
-                text=f"is delayed by {seconds:g} s",
-                times=times,
-                group=group,
-                client_id=client_id,
-                when=when,
-                required=required,
-            )
-        )
+        text = f"is delayed by {seconds:g} s"
+        return self._add(Fault(find_api(api), delaying(seconds), text, **which))
 
-    def drop(
-        self,
-        api: str,
-        *,
-        applied: bool = False,
-        times: int | None = 1,
-        group: str | None = None,
-        client_id: str | None = None,
-        when: Predicate = None,
-        required: bool = True,
-    ) -> Fault:
+    def drop(self, api: str, *, applied: bool = False, **which: Unpack[Which]) -> Fault:
         """Cut the connection instead of a response; else as `fail`.
 
         The request has no effect, or with `applied` its whole effect: the client cannot know which.
         """
-        return self._add(
-            Fault(
-                api=find_api(api),
-                effect=cutting(applied=applied),
-                text="is applied without a response" if applied else "is dropped",
-                times=times,
-                group=group,
-                client_id=client_id,
-                when=when,
-                required=required,
-            )
-        )
+        text = "is applied without a response" if applied else "is dropped"
+        return self._add(Fault(find_api(api), cutting(applied=applied), text, **which))
 
     def _add(self, fault: Fault) -> Fault:
         self._server.call(lambda server: server.faults.add(fault))

@@ -9,7 +9,7 @@ the faults in the order in which they were set, each at most one.
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
 from kohort.errors import ErrorCode, KohortError
 from kohort.protocol.apis import APIS, Api
@@ -46,7 +46,17 @@ class Intercepted:
         return self.dispatch(exchange or self.exchange, self.frame, self.body_at)
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
+class Which(TypedDict, total=False):
+    """Which requests of its API meet a fault: arguments of `Fault`."""
+
+    times: int | None
+    group: str | None
+    client_id: str | None
+    when: Callable[[Any], bool] | None
+    required: bool
+
+
+@dataclass(eq=False, slots=True)
 class Fault:
     """One fault; `met` counts the requests that it has met."""
 
@@ -54,12 +64,13 @@ class Fault:
     effect: Callable[[Intercepted], Served]
     text: str
     """What it does to a request, for the timeline."""
-    times: int | None
+    times: int | None = 1
     """Number of requests that it meets; None: all."""
-    group: str | None
-    client_id: str | None
-    when: Callable[[Any], bool] | None
-    required: bool
+    group: str | None = None
+    client_id: str | None = None
+    when: Callable[[Any], bool] | None = None
+    """Predicate of a decoded request, which has the fields of Kafka's schema in snake case."""
+    required: bool = True
     """Whether a test fails if no request has met it."""
     met: int = 0
 
