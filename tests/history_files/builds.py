@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kohort.history.sample_rows import Ends, sampled_rows
 from kohort.history.schema import RECORDS
 from kohort.history_files.building import add_batch, planned
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.folding import fold_ranges
 from kohort.history_files.merging import merge, remove_older
+from kohort.history_files.samples import add_samples
+from kohort.types import TopicPartition
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -26,6 +29,17 @@ def log(partitions=3, records=20, every=timedelta(hours=1)):
         ]
         for number in range(partitions)
     }  # fmt: skip
+
+
+def add_ends(files):
+    """Samples of the ends of three topics, two minutes and one minute ago, and now."""
+    with opened_for_writing(files, NOW_MS) as history:
+        for ago in (120, 60, 0):
+            ends = {
+                TopicPartition(f"topic-{number}", 0): Ends(0, 45 - ago // 10, 45)
+                for number in range(3)
+            }
+            add_samples(history, [sampled_rows(NOW_MS - ago * 1000, ends, {})], NOW_MS)
 
 
 class Builder:

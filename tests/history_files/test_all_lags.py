@@ -5,31 +5,23 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from history_files.builds import NOW_MS, Builder, log, rows
+from history_files.builds import Builder, add_ends, log, rows
 from history_files.fake_fold import State
 from history_files.faults import Quick
 from kohort.history.lag import lag_table
-from kohort.history.sample_rows import Ends, sampled_rows
 from kohort.history.schema import COMMITS, LAG
 from kohort.history_files import all_lags
 from kohort.history_files.all_lags import lags_of_part
-from kohort.history_files.directory import HistoryDirectory, opened_for_writing
+from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.file_system import LocalFiles
-from kohort.history_files.samples import add_samples, read_samples
-from kohort.types import TopicPartition
+from kohort.history_files.samples import read_samples
 
 
 def built(directory):
     """Commits of four topics in two log partitions, and samples of three of the topics."""
     files = LocalFiles(directory, Quick())
     Builder(log(2, 40, timedelta(seconds=10)), files).build()
-    with opened_for_writing(files, NOW_MS) as history:
-        for ago in (120, 60, 0):
-            ends = {
-                TopicPartition(f"topic-{number}", 0): Ends(0, 45 - ago // 10, 45)
-                for number in range(3)
-            }
-            add_samples(history, [sampled_rows(NOW_MS - ago * 1000, ends, {})], NOW_MS)
+    add_ends(files)
     return files
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from history_files.builds import HOUR_MS, NOW, NOW_MS, Builder, log
+from history_files.builds import HOUR_MS, NOW, NOW_MS, Builder, add_ends, log
 from history_files.fake_fold import State
 from history_files.faults import Quick
 from kohort.errors import ConfigError
@@ -29,13 +29,7 @@ def files(tmp_path):
     """Commits each 10 s of four topics in turn, up to now; ends are 5 further than the offsets."""
     files = LocalFiles(tmp_path / "out", Quick())
     Builder(log(1, 40, EVERY), files).build()
-    with opened_for_writing(files, NOW_MS) as history:
-        for ago in (120, 60, 0):
-            ends = {
-                TopicPartition(f"topic-{number}", 0): Ends(0, 45 - ago // 10, 45)
-                for number in range(3)
-            }
-            add_samples(history, [sampled_rows(NOW_MS - ago * 1000, ends, {})], NOW_MS)
+    add_ends(files)
     return files
 
 

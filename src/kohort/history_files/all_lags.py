@@ -27,7 +27,7 @@ def lags_of_part(
 
     A group that is in several log partitions has rows of each.
     """
-    samples = sum(file.rows for file in snapshot.files if file.table == TABLE)
+    samples = sum(file.rows for file in snapshot.files_of(TABLE))
     if not samples:
         return
     commits = _commits(files, snapshot, log_partitions)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from kohort.findings.finding import Finding, Position
 from kohort.findings.search import joined
 from kohort.findings.thresholds import Thresholds
+from kohort.history.numbering import values_in
 from kohort.history.schema import FINDINGS
 from kohort.history_files.directory import HistoryDirectory, WritableHistory
 from kohort.history_files.file_system import Files
@@ -65,13 +66,8 @@ def changed_groups(history: HistoryDirectory, files: Iterable[StoredFile]) -> se
     """The groups that have records in these files."""
     chosen = tuple(file for file in files if file.table in RECORDED)
     rows = StoredRows(history.files, Snapshot(files=chosen))
-    names = {
-        name
-        for table in RECORDED
-        for part in rows.parts(table, (), ["group"])
-        for name in pc.unique(part["group"]).to_pylist()
-    }
-    return {name for name in names if name is not None}
+    parts = (part for table in RECORDED for part in rows.parts(table, (), ["group"]))
+    return set[str]().union(*(values_in(part["group"]) for part in parts))
 
 
 def unsearched_groups(history: HistoryDirectory) -> set[str]:
@@ -86,13 +82,13 @@ def unsearched_groups(history: HistoryDirectory) -> set[str]:
     numbers = pa.array(sorted(snapshot.log_partitions), pa.int32())
     searched = pa.array([snapshot.searched.get(each, 0) for each in numbers.to_pylist()])
     rows = StoredRows(history.files, snapshot)
-    names: set[str | None] = set()
+    names: set[str] = set()
     for table in RECORDED:
         for part in rows.parts(table, (), _PLACES, since=end - WINDOW):
             until = pc.take(searched, pc.index_in(part["log_partition"], numbers))
             behind = part.filter(pc.greater_equal(part["log_offset"], until))
-            names.update(pc.unique(behind["group"]).to_pylist())
-    return {name for name in names if name is not None}
+            names |= values_in(behind["group"])
+    return names
 
 
 def stored_findings(

@@ -120,7 +120,7 @@ def _last_time(state: State) -> datetime | None:
 
 def _last_sample(snapshot: Snapshot) -> datetime | None:
     """Time of the last sample, rounded up to a ms."""
-    times = [file.last_ms for file in snapshot.files if file.table == SAMPLED]
+    times = [file.last_ms for file in snapshot.files_of(SAMPLED)]
     last_ms = max((time for time in times if time is not None), default=None)
     return None if last_ms is None else datetime.fromtimestamp((last_ms + 1) / 1000, UTC)
 

@@ -18,6 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.errors import KohortError
 from kohort.history_files.group_history import GroupHistories, GroupHistory, GroupPart
+from kohort.util.processors import processors
 
 Result = TypeVar("Result")
 ROWS_PER_PROCESS: Final = 500_000
@@ -72,13 +73,6 @@ class GroupProcesses:
             raise KohortError(
                 "a process that read groups was killed: if memory ran out, use fewer processes"
             ) from None
-
-
-def processors() -> int:
-    """The processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _number_of_processes(parts: Sequence[GroupPart], most: int | None) -> int:

@@ -30,7 +30,7 @@ def parts_of(snapshot: Snapshot, cores: int) -> list[list[int]]:
     ranges = [
         LogRange(number, 0, stored.end, None) for number, stored in snapshot.log_partitions.items()
     ]
-    commits = sum(file.rows for file in snapshot.files if file.table == "commits")
+    commits = sum(file.rows for file in snapshot.files_of("commits"))
     rounds = -(-commits // (COMMITS_PER_PART * cores))
     parts = divided(ranges, max(rounds, 1) * cores) if ranges else []
     return [[each.log_partition for each in part] for part in parts]
@@ -50,13 +50,7 @@ def stored_commits(
     )
     if at is not None:
         wanted &= pc.field("in_force_time") <= pa.scalar(at, TIME)
-    at_ms = None if at is None else at.timestamp() * 1000
-    paths = [
-        file.path
-        for file in snapshot.files
-        if file.table == "commits"
-        and (at_ms is None or file.first_ms is None or file.first_ms <= at_ms)
-    ]
+    paths = [file.path for file in snapshot.files_of("commits", until=at)]
     return read_columns(files, paths, [*COMMIT_COLUMNS, "log_partition"], wanted, COMMITS)
 
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from kohort.history.gaps import Gap
+from kohort.history.numbering import values_in
 from kohort.history.schema import TABLES, TIME
 from kohort.history.state import State
 from kohort.history_files.certainty import NO_CUT, Limits, gap_at, limits_of
@@ -97,12 +98,8 @@ class GroupReader:
 
     def groups(self) -> list[str]:
         """The ids of all groups."""
-        names = {
-            name
-            for table in RECORDED
-            for name in pc.unique(self._rows.read(table, (), ["group"])["group"]).to_pylist()
-        }
-        return sorted(name for name in names if name is not None)
+        of_tables = (self._rows.read(table, (), ["group"])["group"] for table in RECORDED)
+        return sorted(set[str]().union(*map(values_in, of_tables)))
 
     def coverage(self) -> Row:
         """The row of `coverage` of the log partition, of now."""

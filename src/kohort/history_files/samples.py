@@ -34,7 +34,7 @@ class CommittedTopics:
         Raises KohortError, OSError.
         """
         before = set(self.since_ms)
-        stored = {file.path: file for file in snapshot.files if file.table == "commits"}
+        stored = {file.path: file for file in snapshot.files_of("commits")}
         for path in stored.keys() - self._paths:
             first_ms = stored[path].first_ms
             for topic in _topics(self._files, path) if first_ms is not None else ():
@@ -54,7 +54,7 @@ def _topics(files: Files, path: str) -> set[str]:
 
 def last_sample_ms(snapshot: Snapshot) -> int | None:
     """The time of the last sample in a history, in ms; None: it has none."""
-    times = (file.last_ms for file in snapshot.files if file.table == TABLE)
+    times = (file.last_ms for file in snapshot.files_of(TABLE))
     return max((time for time in times if time is not None), default=None)
 
 
@@ -121,18 +121,7 @@ def sample_parts(
         wanted &= pc.field("time") >= pa.scalar(since, TIME)
     if topics is not None:
         wanted &= pc.field("topic").isin(pa.array(list(topics), pa.string()))
-    for file in snapshot.files:
-        if file.table != TABLE or not _may_have(file, moment, since):
-            continue
+    for file in snapshot.files_of(TABLE, since, moment):
         with files.open(file.path) as source, parquet_errors(file.path):
             part = pq.read_table(source, columns=SAMPLES.names, filters=wanted)
         yield part.select(SAMPLES.names).cast(SAMPLES)
-
-
-def _may_have(file: StoredFile, moment: datetime | None, since: datetime | None) -> bool:
-    """Whether a file may have rows from `since` to `moment`."""
-    if file.first_ms is None or file.last_ms is None:
-        return False
-    is_later = moment is not None and file.first_ms > moment.timestamp() * 1000
-    is_earlier = since is not None and file.last_ms < int(since.timestamp() * 1000)
-    return not (is_later or is_earlier)

@@ -12,7 +12,9 @@ Times are ms since the epoch.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import KohortError
@@ -107,6 +109,22 @@ class Snapshot:
         """Log partition → next offset to read."""
         return {number: stored.end for number, stored in self.log_partitions.items()}
 
+    def files_of(
+        self, table: str, since: datetime | None = None, until: datetime | None = None
+    ) -> Iterator[StoredFile]:
+        """The files of a table that may have rows from `since` to `until`, by their times.
+
+        Left out are those whose rows have all ended before, or begin later.
+        """
+        since_ms, until_ms = _ms(since), _ms(until)
+        for file in self.files:
+            is_early = since_ms is not None and file.last_ms is not None and file.last_ms < since_ms
+            is_late = (
+                until_ms is not None and file.first_ms is not None and file.first_ms > until_ms
+            )
+            if file.table == table and not is_early and not is_late:
+                yield file
+
     @property
     def is_searched(self) -> bool:
         """Whether findings were looked for in all records."""
@@ -167,6 +185,11 @@ class Snapshot:
                 f"{path}: is damaged, or written by another version of Kohort ({error!r}); "
                 "build the history into another directory"
             ) from error
+
+
+def _ms(time: datetime | None) -> int | None:
+    """Milliseconds since the epoch, rounded down."""
+    return None if time is None else int(time.timestamp() * 1_000_000) // 1000
 
 
 def file_to_json(file: StoredFile) -> dict[str, Any]:

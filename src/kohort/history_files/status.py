@@ -42,11 +42,11 @@ def status_at(
     """
     snapshot = directory.snapshot()
     moment = moment_of(snapshot, at)
-    parts = parts_of(snapshot, 1) if moment is not None else []
+    if moment is None:
+        return STATUS.empty_table()
     tables = [
         status_of_part(directory.files, snapshot, part, moment, limits)
-        for part in parts
-        if moment is not None
+        for part in parts_of(snapshot, 1)
     ]
     return pa.concat_tables([STATUS.empty_table(), *tables])
 
@@ -118,7 +118,7 @@ def _with_members(
         & pc.field("group").isin(pa.array(list(groups), pa.string()))
         & lived
     )
-    paths = [file.path for file in snapshot.files if file.table == _MEMBERS]
+    paths = [file.path for file in snapshot.files_of(_MEMBERS)]
     yield from values_in(read_columns(files, paths, ["group"], wanted, schema)["group"])
     for state in states_of(files, snapshot, log_partitions):
         rows = state.open_rows().get(_MEMBERS)

@@ -67,7 +67,7 @@ class StoredRows:
         """The same, file by file."""
         schema = _schema(table, columns)
         number = next((value for name, by, value in filters if (name, by) == _ONE), None)
-        for file in self._files_of(table, since, until):
+        for file in self.snapshot.files_of(table, since, until):
             if number is not None and not self._may_have(file, number):
                 continue
             with self.files.open(file.path) as source, parquet_errors(file.path):
@@ -87,18 +87,6 @@ class StoredRows:
             self._log_partitions[file.path] = known
         return known[0] <= log_partition <= known[1]
 
-    def _files_of(
-        self, table: str, since: datetime | None, until: datetime | None
-    ) -> Iterator[StoredFile]:
-        since_ms, until_ms = _ms(since), _ms(until)
-        for file in self.snapshot.files:
-            is_early = since_ms is not None and file.last_ms is not None and file.last_ms < since_ms
-            is_late = (
-                until_ms is not None and file.first_ms is not None and file.first_ms > until_ms
-            )
-            if file.table == table and not is_early and not is_late:
-                yield file
-
     def first_offsets(
         self, time: datetime, numbers: Sequence[int] | None = None, *, is_later: bool
     ) -> dict[int, int]:
@@ -111,7 +99,7 @@ class StoredRows:
         chosen = None if numbers is None else sorted(numbers)
         found: dict[int, int] = {}
         for table in RECORDED:
-            for file in self._files_of(table, time, None):
+            for file in self.snapshot.files_of(table, since=time):
                 with self.files.open(file.path) as source, parquet_errors(file.path):
                     _find_first_offsets(found, pq.ParquetFile(source), least_us, chosen)
         return found
@@ -168,8 +156,3 @@ def add_first_offsets(found: dict[int, int], rows: pa.Table) -> None:
     columns = least["log_partition"].to_pylist(), least["log_offset_min"].to_pylist()
     for number, offset in zip(*columns, strict=True):
         found[number] = min(found.get(number, NO_CUT), offset)
-
-
-def _ms(time: datetime | None) -> int | None:
-    """Milliseconds since the epoch, rounded down."""
-    return None if time is None else int(time.timestamp() * 1_000_000) // 1000

@@ -23,6 +23,7 @@ from kohort.segments.offset_index import position_before
 from kohort.segments.replica import Replica
 from kohort.segments.segment import SEGMENT, Segment
 from kohort.segments.storage import File
+from kohort.util.text import offset_span
 
 _MAX_CHANGES: Final = 1_000
 """Times that files of a range may change while they are read."""
@@ -109,7 +110,7 @@ class _Reading:
         first = segments[0].base_offset if segments else self._end
         self._settings.on_loss(
             f"{self._replica} begins at offset {first} now: retention or a deletion took "
-            f"{_span(self._offset, min(first, self._end))}"
+            f"{offset_span(self._offset, min(first, self._end))}"
         )
         self._offset = first
 
@@ -120,7 +121,7 @@ class _Reading:
             return False
         self._settings.on_loss(
             f"{self._replica} ends at offset {self._offset} now: its log was cut, and has no "
-            f"{_span(self._offset, self._end)}"
+            f"{offset_span(self._offset, self._end)}"
         )
         return True
 
@@ -197,7 +198,7 @@ class _Reading:
         """Report that the records from the next offset up to `end` cannot be read."""
         text = (
             f"{self._replica}/{segment.name} is damaged at position {position}: {problem}; lost "
-            f"are {_span(self._offset, end)}"
+            f"are {offset_span(self._offset, end)}"
         )
         if self._settings.damaged_rows:
             yield damaged_row(
@@ -209,7 +210,3 @@ class _Reading:
         else:
             self._settings.on_loss(text)
         self._offset = max(self._offset, end)
-
-
-def _span(start: int, end: int) -> str:
-    return f"offsets from {start} to below {end}"

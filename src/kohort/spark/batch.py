@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kohort.errors import ConfigError
 from kohort.spark import fetching, frames
-from kohort.spark.data_loss import DataLossError, raise_or_warn, span
+from kohort.spark.data_loss import DataLossError, raise_or_warn
 from kohort.spark.error_messages import cause_first
 from kohort.spark.logs import log_to_stderr
 from kohort.spark.offset_queries import Existing, OffsetQueries, validate_named
@@ -17,6 +17,7 @@ from kohort.spark.positions import Positions
 from kohort.spark.ranges import OffsetRange, split
 from kohort.spark.workers import TaskObject
 from kohort.types import TopicPartition
+from kohort.util.text import offset_span
 
 
 class Queries(Protocol):
@@ -89,7 +90,7 @@ def _limit_to_end(
             _refuse_or_warn(
                 options,
                 f"option {bound.option}: offset {offsets[tp]} of {tp} is beyond its end, offset "
-                f"{latest.get(tp, 0)}: lost are {span(latest.get(tp, 0), offsets[tp])}",
+                f"{latest.get(tp, 0)}: lost are {offset_span(latest.get(tp, 0), offsets[tp])}",
             )
     return {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
 

@@ -12,8 +12,8 @@ from kohort.columnar.damaged_batches import Damage, Decode, damaged_row, decode_
 from kohort.columnar.payloads import as_bytes, crcs_are_right
 from kohort.columnar.selection import Table, rising, scan, scan_valid
 from kohort.errors import ErrorCode, KafkaError, KohortError
-from kohort.spark.data_loss import span
 from kohort.types import TopicPartition
+from kohort.util.text import offset_span
 
 _END: Final = 2**63 - 1
 
@@ -140,5 +140,5 @@ def decoded(
 
 def row_of(damage: Damage, tp: TopicPartition, include_headers: bool) -> Any:
     """The row that stands for a damaged batch."""
-    text = f"{damage.problem}; lost are {span(damage.start, damage.end)}"
+    text = f"{damage.problem}; lost are {offset_span(damage.start, damage.end)}"
     return damaged_row(tp, damage.start, text, include_headers=include_headers)

@@ -8,6 +8,7 @@ from typing import Final
 
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
+from kohort.util.text import offset_span
 
 logger: Final = logging.getLogger("kohort.spark")
 
@@ -27,23 +28,18 @@ def raise_or_warn(loss: str, *, fail: bool) -> None:
     logger.warning("data loss: %s", loss)
 
 
-def span(start: int, end: int) -> str:
-    """The offsets in [start, end), for people."""
-    return f"offsets from {start} to below {end}"
-
-
 def deleted(tp: TopicPartition, how: str, start: int, end: int) -> str:
     """The message for a read of [start, end) from a deleted or recreated partition.
 
     `how` is GONE or AGAIN.
     """
-    return f"{tp} {how}, with what was to be read of it: {span(start, end)}"
+    return f"{tp} {how}, with what was to be read of it: {offset_span(start, end)}"
 
 
 def out_of_range(tp: TopicPartition, start: int, earliest: int, end: int) -> str:
     """The message for a read of [start, end) where the log, from `earliest` on, lacks `start`."""
     if start < earliest:
-        lost = span(start, min(earliest, end))
+        lost = offset_span(start, min(earliest, end))
         now = f"its first record has offset {earliest} now: retention or a deletion took {lost}"
     else:
         now = "it ends before that now: its log was cut, or the topic was deleted and created again"

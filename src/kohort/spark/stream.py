@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kohort.spark import fetching
-from kohort.spark.data_loss import AGAIN, GONE, deleted, out_of_range, raise_or_warn, span
+from kohort.spark.data_loss import AGAIN, GONE, deleted, out_of_range, raise_or_warn
 from kohort.spark.error_messages import cause_first
 from kohort.spark.offset_queries import Existing, OffsetQueries, ids_of, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
@@ -45,6 +45,7 @@ from kohort.spark.ranges import OffsetRange, limited, ranges, split
 from kohort.spark.reporting_stream import Reporter
 from kohort.spark.workers import TaskObject
 from kohort.types import TopicPartition
+from kohort.util.text import offset_span
 
 
 @cause_first
@@ -223,7 +224,7 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
             if end < ends[tp]:
                 self.report_data_loss(
                     f"{tp} ends at offset {end}, before {ends[tp]}, up to where it was to be "
-                    f"read: {span(end, ends[tp])}"
+                    f"read: {offset_span(end, ends[tp])}"
                 )
         return ends | {tp: min(end, ends[tp]) for tp, end in latest.items()}
 

@@ -30,3 +30,8 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A hint for the end of an error message: "; did you mean X?", or "" if no name is similar."""
     match = closest(name, candidates)
     return f"; did you mean {match}?" if match else ""
+
+
+def offset_span(start: int, end: int) -> str:
+    """The offsets in [start, end)."""
+    return f"offsets from {start} to below {end}"

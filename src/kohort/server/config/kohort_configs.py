@@ -1,12 +1,12 @@
 """Settings that Kafka does not have."""
 
-import os
 from typing import Final
 
 from kohort.security import KafkaPrincipal
 from kohort.server.addresses import parse_http
 from kohort.server.config.rows import MEBI, boolean_row, int_row, long_row, password_row, string_row
 from kohort.server.config.storage_url import parse_storage
+from kohort.util.processors import processors
 
 MAX_WORKERS: Final = 64
 AUTO: Final = "auto"
@@ -15,7 +15,7 @@ AUTO: Final = "auto"
 def number_of_workers(text: str) -> int:
     """The number in `workers`; "auto" is that of the processors. Raises ValueError."""
     if text == AUTO:
-        return min(len(os.sched_getaffinity(0)), MAX_WORKERS)
+        return min(processors(), MAX_WORKERS)
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
         raise ValueError(f"{text!r} is neither {AUTO} nor a number from 1 to {MAX_WORKERS}")
     return int(text)

@@ -178,7 +178,6 @@ def _statuses(
 ) -> "list[pa.RecordBatch]":
     from kohort.history_files.status import status_of_part
 
-    workers.settle()
     rows = status_of_part(files, snapshot, log_partitions, at, limits)
     return list(rows.to_batches())
 

@@ -171,7 +171,7 @@ class HistoryTables:
         cuts = at._cuts
         limits = at._limits(cuts)
         stored = at._stored("commits", every=bool(uncertain(limits)))
-        has_errors = any(file.errors for file in self._snapshot.files if file.table == "commits")
+        has_errors = any(file.errors for file in self._snapshot.files_of("commits"))
         # Tombstones whose cause is not decided yet are in states.
         commits = stored.unionByName(at._open_commits("commits", COMMITS))
         return committed_at(commits, cuts, limits, has_errors=has_errors)
@@ -219,12 +219,10 @@ class HistoryTables:
     def _stored(self, name: str, *, every: bool = False) -> "DataFrame":
         """Stored rows; without `every`, no files whose rows all begin after the moment."""
         schema = to_spark(STORED_TABLES[name])
-        until_ms = None if self._moment is None or every else _ms(self._moment)
+        until = None if every else self._moment
         paths = [
             hadoop_path(f"{self._location.rstrip('/')}/{file.path}")
-            for file in self._snapshot.files
-            if file.table == name
-            and (until_ms is None or file.first_ms is None or file.first_ms <= until_ms)
+            for file in self._snapshot.files_of(name, until=until)
         ]
         if not paths:
             return self._spark.createDataFrame([], schema)
@@ -287,11 +285,6 @@ def position_schema() -> "pa.Schema":
 
     names = ("log_partition", "log_offset", "time")
     return pa.schema([COMMITS.field(name) for name in names])
-
-
-def _ms(moment: datetime) -> int:
-    """Milliseconds since the epoch, of a time in whole microseconds, rounded down."""
-    return int(moment.timestamp() * 1_000_000) // 1000
 
 
 def hadoop_path(path: str) -> str:
