@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Self
 
+from kohort.testing.embedded import verbs
 from kohort.testing.embedded.conditions import Condition
 from kohort.testing.embedded.controls import Controls
 from kohort.testing.embedded.embedded_kafka import (
@@ -80,7 +81,7 @@ class AsyncEmbeddedKafka(Controls):
 
     async def restart(self) -> None:
         """As `EmbeddedKafka.restart`."""
-        await asyncio.to_thread(self._server.run, lambda server: server.restart())
+        await asyncio.to_thread(self._server.run, verbs.restart)
 
     async def advance(self, seconds: float) -> None:
         """As `EmbeddedKafka.advance`."""

@@ -6,23 +6,12 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import KohortError
+from kohort.testing.embedded import verbs
 from kohort.testing.embedded.clients import identify
-from kohort.testing.embedded.embedded_server import EmbeddedServer
-from kohort.testing.embedded.faults import (
-    Fault,
-    Which,
-    cutting,
-    delaying,
-    find_api,
-    find_error,
-    refusal,
-)
-from kohort.testing.embedded.running_server import RunningServer
-from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
-
-SETTLE_S: Final = 0.025
-"""Time beyond that of `advance`, in which the server does what is due; it defers work by 20 ms."""
-
+from kohort.testing.embedded.fault_handle import FaultHandle
+from kohort.testing.embedded.faults import Which
+from kohort.testing.embedded.running_server import ControlledServer, RunningServer
+from kohort.testing.embedded.topic_records import TopicRecord
 
 _killed: Final[list[object]] = []
 """Killed clients: the end of one of librdkafka may wait for the server, with Python's lock."""
@@ -47,7 +36,7 @@ class Controls:
         """
         self._settings = dict(settings or {})
         self._directory = directory
-        self._running: RunningServer | None = None
+        self._running: ControlledServer | None = None
         self._numbers = count(1)
 
     def __repr__(self) -> str:
@@ -61,7 +50,7 @@ class Controls:
             self._running.close()
 
     @property
-    def _server(self) -> RunningServer:
+    def _server(self) -> ControlledServer:
         if self._running is None:
             raise KohortError("the embedded Kafka is not started: use it in a with block")
         return self._running
@@ -74,12 +63,12 @@ class Controls:
     @property
     def bootstrap(self) -> str:
         """HOST:PORT for clients. It has a free port of 127.0.0.1."""
-        return self._server.call(lambda server: server.broker.bootstrap)
+        return self._server.call(verbs.bootstrap)
 
     @property
     def timeline(self) -> str:
         """The latest events with the server's time: rebalances, faults, kills, advanced time."""
-        return str(self._server.timeline)
+        return self._server.timeline
 
     # --- topics ---
 
@@ -91,7 +80,7 @@ class Controls:
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
         """Create a topic; returns its name. Raises KafkaError, such as TOPIC_ALREADY_EXISTS."""
-        self._server.call(lambda server: server.create_topic(name, partitions, configs or {}))
+        self._server.call(verbs.topic, name, partitions, configs)
         return name
 
     def produce(
@@ -103,15 +92,11 @@ class Controls:
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
         """Append records to a partition; returns the offset of the first. Raises KafkaError."""
-        return self._server.call(
-            lambda server: append_records(
-                server.broker, topic, values, key=key, partition=partition, headers=headers
-            )
-        )
+        return self._server.call(verbs.produce, topic, values, key, partition, headers)
 
     def records(self, topic: str) -> list[TopicRecord]:
         """The committed records of a topic, by partition and offset. Raises KafkaError."""
-        return self._server.call(lambda server: read_records(server.broker, topic))
+        return self._server.call(verbs.records, topic)
 
     # --- clients ---
 
@@ -136,19 +121,14 @@ class Controls:
             _killed.append(client)
         elif client_id is None and member_id is None:
             raise KohortError("kill a client: kill(consumer), kill(client_id=…), kill(member_id=…)")
-
-        def kill(server: EmbeddedServer) -> None:
-            cut = server.clients.kill(client_id=client_id, member_id=member_id)
-            server.timeline.add(f"killed {member_id or client_id}: {cut} connections")
-
-        self._server.call(kill)
+        self._server.call(verbs.kill, client_id, member_id)
 
     def revive(self) -> None:
         """Let all killed clients connect again, as after a partition of the network.
 
         Those whose session has expired join again as new members.
         """
-        self._server.call(lambda server: server.clients.revive())
+        self._server.call(verbs.revive)
 
     def let_killed_leave(self) -> None:
         """Let killed clients commit and leave, but not join: so they close without waiting.
@@ -156,39 +136,33 @@ class Controls:
         A client that cannot reach its coordinator may take seconds to close. The fixtures of pytest
         call this at the end of a test, before other fixtures are torn down.
         """
-        self._server.call(lambda server: server.clients.let_leave())
+        self._server.call(verbs.let_killed_leave)
 
     # --- time ---
 
     def freeze(self) -> None:
         """Stop the server's time, until `resume`; only `advance` moves it on."""
-        self._server.call(lambda server: server.loop.freeze())
+        self._server.call(verbs.freeze)
 
     def resume(self) -> None:
         """Let the server's time pass again, as fast as the machine's."""
-        self._server.call(lambda server: server.loop.resume())
+        self._server.call(verbs.resume)
 
     def _advance(self, seconds: float) -> None:
-        async def advance(server: EmbeddedServer) -> None:
-            server.timeline.add(f"advance by {seconds:g} s")
-            await server.loop.advance(seconds + SETTLE_S)
-
-        self._server.run(advance)
+        self._server.run(verbs.advance, seconds)
 
     def _advance_until(self, predicate: Callable[[], object], at_most_s: float) -> None:
-        started = self._server.call(lambda server: server.loop.time())
-        end = started + at_most_s
+        end = self._server.call(verbs.time) + at_most_s
         while not predicate():
-            now = self._server.call(lambda server: server.loop.time())
-            if now >= end:
+            if self._server.call(verbs.time) >= end:
                 raise AssertionError(
                     f"not reached within {at_most_s:g} s of the server's time:\n{self.timeline}"
                 )
-            self._server.run(lambda server: server.loop.advance_to_next_timer(end))
+            self._server.run(verbs.advance_to_next_timer, end)
 
     # --- faults ---
 
-    def fail(self, api: str, *, error: str, **which: Unpack[Which]) -> Fault:
+    def fail(self, api: str, *, error: str, **which: Unpack[Which]) -> FaultHandle:
         """Respond to requests with an error, and do nothing else.
 
         `api` and `error` have Kafka's names: `fail("OffsetCommit", error="NOT_COORDINATOR")`. The
@@ -197,34 +171,30 @@ class Controls:
         is an error at the end of the test unless `required` is false. Raises KohortError for
         unknown names, and for an API that cannot be failed.
         """
-        known = find_api(api)
-        effect = refusal(known, find_error(error))
-        return self._add(Fault(known, effect, f"fails with {error}", **which))
+        return FaultHandle(self._server, self._server.call(verbs.fail, api, error, **which))
 
-    def delay(self, api: str, *, seconds: float, **which: Unpack[Which]) -> Fault:
+    def delay(self, api: str, *, seconds: float, **which: Unpack[Which]) -> FaultHandle:
         """Handle requests after so many seconds of the server's time; else as `fail`."""
-        text = f"is delayed by {seconds:g} s"
-        return self._add(Fault(find_api(api), delaying(seconds), text, **which))
+        return FaultHandle(self._server, self._server.call(verbs.delay, api, seconds, **which))
 
-    def drop(self, api: str, *, applied: bool = False, **which: Unpack[Which]) -> Fault:
+    def drop(self, api: str, *, applied: bool = False, **which: Unpack[Which]) -> FaultHandle:
         """Cut the connection instead of a response; else as `fail`.
 
         The request has no effect, or with `applied` its whole effect: the client cannot know which.
         """
-        text = "is applied without a response" if applied else "is dropped"
-        return self._add(Fault(find_api(api), cutting(applied=applied), text, **which))
-
-    def _add(self, fault: Fault) -> Fault:
-        self._server.call(lambda server: server.faults.add(fault))
-        return fault
+        return FaultHandle(self._server, self._server.call(verbs.drop, api, applied, **which))
 
     def clear_faults(self) -> None:
         """Remove all faults."""
-        self._server.call(lambda server: server.faults.clear())
+        self._server.call(verbs.clear_faults)
 
     def verify_faults(self) -> None:
         """Raise AssertionError if there is a required fault that no request has met."""
-        unmet = self._server.call(lambda server: server.faults.unmet())
+        unmet = [
+            fault.text
+            for fault in self._server.call(verbs.faults)
+            if fault.required and not fault.met
+        ]
         if unmet:
-            faults = "; ".join(map(str, unmet))
+            faults = "; ".join(unmet)
             raise AssertionError(f"faults that no request has met (required=True): {faults}")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Self
 
+from kohort.testing.embedded import verbs
 from kohort.testing.embedded.conditions import Condition
 from kohort.testing.embedded.controls import Controls
 from kohort.testing.embedded.group_state import GroupState
@@ -83,7 +84,7 @@ class EmbeddedKafka(Controls):
 
         Raises KohortError if its records are in memory.
         """
-        self._server.run(lambda server: server.restart())
+        self._server.run(verbs.restart)
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` of the server's time pass now, with all that happens in it, in order.

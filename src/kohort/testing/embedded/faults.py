@@ -9,6 +9,7 @@ the faults in the order in which they were set, each at most one.
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, TypeAlias, TypedDict
 
 from kohort.errors import ErrorCode, KohortError
@@ -73,6 +74,8 @@ class Fault:
     required: bool = True
     """Whether a test fails if no request has met it."""
     met: int = 0
+    number: int = 0
+    """Number of the fault on its server, from 1."""
 
     def __str__(self) -> str:
         narrowed = "".join(
@@ -81,6 +84,10 @@ class Fault:
             if value is not None
         )
         return f"{api_name(self.api)}{narrowed} {self.text}"
+
+    def state(self) -> "FaultState":
+        """The fault at this moment."""
+        return FaultState(number=self.number, text=str(self), required=self.required, met=self.met)
 
     @property
     def is_spent(self) -> bool:
@@ -96,15 +103,35 @@ class Fault:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultState:
+    """A fault at one moment."""
+
+    number: int
+    """Number of the fault on its server, from 1."""
+    text: str
+    """Its requests, and what it does to them."""
+    required: bool
+    met: int
+    """How many requests have met it."""
+
+
 class Faults:
     """The faults of a server, in the order in which they were set."""
 
     def __init__(self, on_met: Callable[[Fault, Exchange], None]) -> None:
         self._faults: list[Fault] = []
         self._on_met = on_met
+        self._numbers = count(1)
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: Fault) -> "FaultState":
+        fault.number = next(self._numbers)
         self._faults.append(fault)
+        return fault.state()
+
+    def states(self) -> list["FaultState"]:
+        """All faults, in the order in which they were set."""
+        return [fault.state() for fault in self._faults]
 
     def clear(self) -> None:
         """Remove all faults."""
@@ -123,10 +150,6 @@ class Faults:
                 self._on_met(fault, exchange)
                 return fault
         return None
-
-    def unmet(self) -> list[Fault]:
-        """The required faults that no request has met."""
-        return [fault for fault in self._faults if fault.required and not fault.met]
 
 
 def groups_of(request: Any) -> frozenset[str]:

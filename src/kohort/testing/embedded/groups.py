@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 
+from kohort.testing.embedded import verbs
 from kohort.testing.embedded.group_state import GroupRebalance, GroupState, Member
-from kohort.testing.embedded.running_server import RunningServer
+from kohort.testing.embedded.running_server import ControlledServer
 
 
 class GroupReader:
     """Reads a group; each property is read anew."""
 
-    def __init__(self, server: RunningServer, group_id: str) -> None:
+    def __init__(self, server: ControlledServer, group_id: str) -> None:
         self._server = server
         self.id = group_id
 
@@ -22,7 +23,7 @@ class GroupReader:
 
     def read(self) -> GroupState:
         """The group as it is now, all fields of one moment."""
-        return self._server.run(lambda server: server.read_group(self.id))
+        return self._server.run(verbs.read_group, self.id)
 
     @property
     def state(self) -> str:
@@ -58,4 +59,4 @@ class GroupReader:
 
         Raises KafkaError: UNKNOWN_MEMBER_ID if it has members, UNKNOWN_TOPIC_OR_PARTITION.
         """
-        self._server.run(lambda server: server.commit(self.id, offsets))
+        self._server.run(verbs.commit, self.id, offsets)

@@ -1,18 +1,54 @@
-"""A running `EmbeddedServer` with its thread, for other threads."""
+"""A running `EmbeddedServer`, as a test calls its verbs."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.loop_thread import LoopThread
-from kohort.testing.embedded.timeline import Timeline
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class ControlledServer(Protocol):
+    """A server in a thread of this process, or in another process."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    @property
+    def timeline(self) -> str:
+        """The latest events, which can be read after its end, too."""
+        ...
+
+    def close(self) -> None:
+        """Stop the server. Idempotent."""
+        ...
+
+    def call(
+        self,
+        verb: Callable[Concatenate[EmbeddedServer, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The result of a verb that does not wait. Raises what it raises, KohortError."""
+        ...
+
+    def run(
+        self,
+        verb: Callable[Concatenate[EmbeddedServer, P], Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The result of a verb that waits. Raises what it raises, KohortError."""
+        ...
+
+
 class RunningServer:
-    """Hands functions to the loop of a server, from its start to `close`."""
+    """A server in a thread of this process; verbs are called on its loop."""
 
     def __init__(self, settings: Mapping[str, object], directory: Path | None) -> None:
         """Start a server. Raises KohortError, and then nothing stays open."""
@@ -44,14 +80,23 @@ class RunningServer:
         await self._server.broker.close()
 
     @property
-    def timeline(self) -> Timeline:
-        """What happened on the server; it can be read after its end, too."""
-        return self._server.timeline
+    def timeline(self) -> str:
+        return str(self._server.timeline)
 
-    def call(self, function: Callable[[EmbeddedServer], T]) -> T:
-        """The result of a function, called on the loop. Raises what it raises, KohortError."""
-        return self._thread.call(lambda: function(self._server))
+    def call(
+        self,
+        verb: Callable[Concatenate[EmbeddedServer, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return self._thread.call(lambda: verb(self._server, *args, **kwargs))
 
-    def run(self, function: Callable[[EmbeddedServer], Coroutine[Any, Any, T]]) -> T:
-        """The result of a coroutine function on the loop. Raises what it raises, KohortError."""
-        return self._thread.run(function(self._server))
+    def run(
+        self,
+        verb: Callable[Concatenate[EmbeddedServer, P], Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return self._thread.run(verb(self._server, *args, **kwargs))

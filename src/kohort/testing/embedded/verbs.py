@@ -1,0 +1,199 @@
+"""What a test can do to an embedded server: one function for each verb.
+
+Each is called on the loop of the server. Arguments and results are plain values, so a server in
+another process offers the same verbs (`kohort.testing.control`). Only the predicate of a fault is
+bound to the process of the server.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Unpack
+
+from kohort.errors import KohortError
+from kohort.testing.embedded.embedded_server import EmbeddedServer
+from kohort.testing.embedded.faults import (
+    Fault,
+    FaultState,
+    Which,
+    cutting,
+    delaying,
+    find_api,
+    find_error,
+    refusal,
+)
+from kohort.testing.embedded.group_state import GroupState
+from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
+
+SETTLE_S: Final = 0.025
+"""Time beyond that of `advance`, in which the server does what is due; it defers work by 20 ms."""
+
+
+def bootstrap(server: EmbeddedServer) -> str:
+    """HOST:PORT for clients."""
+    return server.broker.bootstrap
+
+
+def timeline(server: EmbeddedServer) -> str:
+    """The latest events with the server's time: rebalances, faults, kills, advanced time."""
+    return str(server.timeline)
+
+
+# --- topics ---
+
+
+def topic(
+    server: EmbeddedServer, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic. Raises KafkaError, such as TOPIC_ALREADY_EXISTS."""
+    server.create_topic(name, partitions, configs or {})
+
+
+def produce(
+    server: EmbeddedServer,
+    topic: str,
+    values: Sequence[bytes | None],
+    key: bytes | None = None,
+    partition: int = 0,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> int:
+    """Append records to a partition; returns the offset of the first. Raises KafkaError."""
+    return append_records(
+        server.broker, topic, values, key=key, partition=partition, headers=headers
+    )
+
+
+def records(server: EmbeddedServer, topic: str) -> list[TopicRecord]:
+    """The committed records of a topic, by partition and offset. Raises KafkaError."""
+    return read_records(server.broker, topic)
+
+
+# --- groups ---
+
+
+async def read_group(server: EmbeddedServer, group: str) -> GroupState:
+    """The group as it is now, all fields of one moment."""
+    return await server.read_group(group)
+
+
+async def commit(
+    server: EmbeddedServer, group: str, offsets: Mapping[tuple[str, int], int]
+) -> None:
+    """Commit offsets by topic and partition, for a group without members.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID if it has members, UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    await server.commit(group, offsets)
+
+
+# --- clients ---
+
+
+def kill(
+    server: EmbeddedServer, client_id: str | None = None, member_id: str | None = None
+) -> None:
+    """Cut the connections of a client, now and whenever it connects again.
+
+    The group learns of it only when the session of the member expires. A member loses the
+    connection by which it joins and commits. A client id loses all connections of its clients.
+    Raises KohortError without either of them.
+    """
+    if client_id is None and member_id is None:
+        raise KohortError("name the client to kill by its client_id or its member_id")
+    cut = server.clients.kill(client_id=client_id, member_id=member_id)
+    server.timeline.add(f"killed {member_id or client_id}: {cut} connections")
+
+
+def revive(server: EmbeddedServer) -> None:
+    """Let all killed clients connect again, as after a partition of the network."""
+    server.clients.revive()
+
+
+def let_killed_leave(server: EmbeddedServer) -> None:
+    """Let killed clients commit and leave, but not join: so they close without waiting."""
+    server.clients.let_leave()
+
+
+# --- time ---
+
+
+def time(server: EmbeddedServer) -> float:
+    """Seconds of the server's monotonic clock."""
+    return server.loop.time()
+
+
+def freeze(server: EmbeddedServer) -> None:
+    """Stop the server's time, until `resume`; only `advance` moves it on."""
+    server.loop.freeze()
+
+
+def resume(server: EmbeddedServer) -> None:
+    """Let the server's time pass again, as fast as the machine's."""
+    server.loop.resume()
+
+
+async def advance(server: EmbeddedServer, seconds: float) -> None:
+    """Let `seconds` of the server's time pass now, with all that happens in it, in order.
+
+    A member whose connection is open keeps its session, as if its client had sent heartbeats. A
+    killed one expires.
+    """
+    server.timeline.add(f"advance by {seconds:g} s")
+    await server.loop.advance(seconds + SETTLE_S)
+
+
+async def advance_to_next_timer(server: EmbeddedServer, at_most: float) -> None:
+    """Advance to the next timer and fire it, but not beyond the time `at_most` of the server."""
+    await server.loop.advance_to_next_timer(at_most)
+
+
+async def restart(server: EmbeddedServer) -> None:
+    """Stop the server and start it again, on the same port, with what it has stored.
+
+    Raises KohortError if its records are in memory.
+    """
+    await server.restart()
+
+
+# --- faults ---
+
+
+def fail(server: EmbeddedServer, api: str, error: str, **which: Unpack[Which]) -> FaultState:
+    """Respond to requests with an error, and do nothing else.
+
+    `api` and `error` have Kafka's names, such as OffsetCommit and NOT_COORDINATOR. The next `times`
+    requests of the API are concerned (1; None: all), or of those only the ones of a `group` or a
+    `client_id`. A fault that no request has met is an error at the end of the test unless
+    `required` is false. Raises KohortError for unknown names, and for an API that cannot be failed.
+    """
+    known = find_api(api)
+    effect = refusal(known, find_error(error))
+    return server.faults.add(Fault(known, effect, f"fails with {error}", **which))
+
+
+def delay(server: EmbeddedServer, api: str, seconds: float, **which: Unpack[Which]) -> FaultState:
+    """Handle requests after so many seconds of the server's time; else as `fail`."""
+    text = f"is delayed by {seconds:g} s"
+    return server.faults.add(Fault(find_api(api), delaying(seconds), text, **which))
+
+
+def drop(
+    server: EmbeddedServer,
+    api: str,
+    applied: bool = False,
+    **which: Unpack[Which],
+) -> FaultState:
+    """Cut the connection instead of a response; else as `fail`.
+
+    The request has no effect, or with `applied` its whole effect: the client cannot know which.
+    """
+    text = "is applied without a response" if applied else "is dropped"
+    return server.faults.add(Fault(find_api(api), cutting(applied=applied), text, **which))
+
+
+def faults(server: EmbeddedServer) -> list[FaultState]:
+    """All faults, in the order in which they were set."""
+    return server.faults.states()
+
+
+def clear_faults(server: EmbeddedServer) -> None:
+    """Remove all faults."""
+    server.faults.clear()
