@@ -10,6 +10,7 @@ from findings.group_log import GROUP, START, GroupLog
 from findings.test_commit_rules import group as quiet_group
 from findings.test_member_rules import flapping
 from history.offset_logs import batch_of
+from kohort.history_files import finding_search, group_history
 from kohort.history_files.building import add_batch, planned
 from kohort.history_files.directory import opened_for_writing
 from kohort.history_files.file_system import LocalFiles
@@ -75,6 +76,14 @@ def test_a_history_without_faults_prints_nothing(check, quiet):
     assert (ran.exit_code, ran.output, ran.stderr) == (0, "", "")
     ran = check(quiet, "--output", "json")
     assert (ran.exit_code, json.loads(ran.output)) == (0, [])
+
+
+def test_a_group_with_too_many_commits_is_named(check, faulty, monkeypatch):
+    monkeypatch.setattr(finding_search, "MOST_COMMITS", 5)
+    monkeypatch.setattr(group_history, "PART_ROWS", 1)
+    ran = check(faulty)
+    assert f"{GROUP}: only its latest commits, from 2026-01-31T" in ran.stderr
+    assert "--at searches earlier ones" in ran.stderr
 
 
 def test_json_has_the_evidence(check, faulty):

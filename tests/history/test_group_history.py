@@ -21,7 +21,7 @@ from kohort.history_files.building import add_batch, planned
 from kohort.history_files.directory import HistoryDirectory, opened_for_writing
 from kohort.history_files.file_system import LocalFiles
 from kohort.history_files.folding import fold_ranges
-from kohort.history_files.group_history import group_histories
+from kohort.history_files.group_history import GroupHistories, group_histories
 from kohort.history_files.merging import remove_older
 from kohort.history_files.moments import CUTS
 from kohort.history_files.samples import add_samples, read_samples
@@ -144,6 +144,25 @@ def test_parts_of_a_log_partition_have_the_same_rows_as_the_whole(directory, mon
     monkeypatch.setattr(group_history, "PART_ROWS", 1)
     found = [(each.group, each.members, each.commits) for each in group_histories(directory)]
     assert found == expected
+
+
+def test_the_period_of_a_group_with_too_many_commits_begins_later(directory, monkeypatch):
+    monkeypatch.setattr(group_history, "PART_ROWS", 1)
+    histories = GroupHistories(directory, most_commits=5)
+    parts = histories.parts()
+    counts = {each.group: each.commits.num_rows for each in group_histories(directory)}
+    assert {name for part in parts if part.is_shortened for name in part.groups} == {
+        group for group, count in counts.items() if count > 5
+    }
+    for part in parts:
+        (history,) = histories.read(part)
+        (expected,) = group_histories(directory, part.groups, part.since)
+        assert history == expected
+        if part.is_shortened:
+            # Those of one batch have the same time.
+            times = history.commits["in_force_time"].to_pylist()
+            assert len(times) - times.count(part.since) < 5 <= len(times)
+            assert history.since == part.since
 
 
 def test_only_named_groups_are_read(directory):

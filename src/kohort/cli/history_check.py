@@ -206,6 +206,11 @@ def _conclude(search: _Search, result: Any, shown: Sequence["Finding"], hidden: 
             "samples of their topics from that time"
         )
         code = FOUND
+    for group, since in sorted(result.shortened.items()):
+        print_message(
+            f"{group}: only its latest commits, from {since.isoformat()} on, were searched, as it "
+            "has too many for memory; --at searches earlier ones"
+        )
     if result.incomplete:
         print_message(
             f"incomplete: compaction had removed records of {join_names(result.incomplete)} before "

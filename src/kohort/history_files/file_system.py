@@ -68,6 +68,8 @@ class Files(Protocol):
 
     location: str
     """Path or URL of the directory."""
+    is_remote: bool
+    """Whether each read waits so long that fewer and larger ones are better."""
 
     def names(self, directory: str = "") -> list[str]:
         """The names in a directory, sorted; none if it does not exist."""
@@ -123,6 +125,8 @@ def open_files(location: str) -> Files:
 
 class LocalFiles:
     """Files below a local path, which several machines may share by NFS."""
+
+    is_remote = False
 
     def __init__(self, root: Path, system: System | None = None) -> None:
         self.location = str(root)
@@ -251,6 +255,8 @@ class _DurableFile(io.RawIOBase):
 
 class ObjectFiles:
     """Files of a `pyarrow.fs.FileSystem`: S3, Google Cloud Storage, Azure."""
+
+    is_remote = True
 
     def __init__(self, system: Any, root: str, location: str) -> None:
         self.location = location

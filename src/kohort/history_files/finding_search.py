@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kohort.findings.commit_series import COLUMNS
 from kohort.findings.finding import Finding
@@ -12,6 +12,9 @@ from kohort.findings.search import find, ordered
 from kohort.findings.thresholds import Thresholds
 from kohort.history_files.directory import HistoryDirectory
 from kohort.history_files.group_history import GroupHistories, GroupHistory, GroupPart
+
+MOST_COMMITS: Final = 250_000
+"""Latest commits of a group that are searched, in some 300 MB."""
 
 
 @dataclass(slots=True)
@@ -26,6 +29,8 @@ class SearchResult:
     """Groups of which records of the period are missing."""
     without_samples: set[str] = field(default_factory=set)
     """Groups with commits whose lag is not known."""
+    shortened: dict[str, datetime] = field(default_factory=dict)
+    """Groups with more than MOST_COMMITS commits → the time from which on they were searched."""
 
 
 RunParts: TypeAlias = Callable[
@@ -49,7 +54,7 @@ def search_groups(
     `at`: by default the end of the history. `run`: searches the parts. Raises ConfigError for a
     time of which rows were removed; KohortError.
     """
-    histories = GroupHistories(directory, since, at, COLUMNS)
+    histories = GroupHistories(directory, since, at, COLUMNS, MOST_COMMITS)
     work = partial(_search_part, histories, thresholds, ids)
     result = SearchResult()
     for part in run(work, histories.parts(groups)):
@@ -57,6 +62,7 @@ def search_groups(
         result.groups |= part.groups
         result.incomplete |= part.incomplete
         result.without_samples |= part.without_samples
+        result.shortened |= part.shortened
     result.findings = ordered(result.findings)
     return result
 
@@ -68,6 +74,8 @@ def _search_part(
     part: GroupPart,
 ) -> SearchResult:
     result = SearchResult()
+    if part.is_shortened and part.since is not None:
+        result.shortened |= dict.fromkeys(part.groups, part.since)
     for history in histories.read(part):
         _search(result, history, thresholds, ids)
     return result

@@ -10,14 +10,15 @@ holds the rows of a part: about `PART_ROWS`, or those of one group that has more
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kohort.history.group_fold import GroupOptions
-from kohort.history.numbering import values_in
+from kohort.history.numbering import integers, values_in
 from kohort.history.state import State
 from kohort.history_files.certainty import NO_CUT
 from kohort.history_files.directory import HistoryDirectory
@@ -38,13 +39,14 @@ SAMPLED: Final = "samples"
 """Table of samples."""
 LAG_ROWS: Final = 400
 """A partition with samples has about so many rows of lag in a day."""
-PART_ROWS: Final = 500_000
-"""Rows that are read at once: some 300 MB."""
+PART_ROWS: Final = 250_000
+"""Rows that are read at once: with what rules and reports make of them, some 300 MB."""
 DICT_WEIGHT: Final = 8
 """A row as a dict takes the memory of so many rows of a table."""
 _COUNTED: Final = ("commits", "minutes", "generations", "members", "assignments")
 """Tables that together have rows of each group, and most of all rows."""
 _KEY: Final = ["log_partition", "group"]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,10 @@ class GroupPart:
     groups: tuple[str, ...]
     rows: int
     """About how many rows they have, by what they take in memory."""
+    since: datetime | None
+    """Begin of the period of these groups; None: that of the history."""
+    is_shortened: bool = False
+    """Whether the period begins later, because the group has too many commits."""
 
     def narrowed(self, groups: Collection[str]) -> "GroupPart":
         """The part with these groups only."""
@@ -162,8 +168,12 @@ class GroupHistories:
         since: datetime | None = None,
         until: datetime | None = None,
         commit_columns: Sequence[str] = COMMIT_COLUMNS,
+        most_commits: int | None = None,
     ) -> None:
-        """As `group_histories`. Raises ConfigError for a time of which rows were removed."""
+        """As `group_histories`. `most_commits`: the period of a group with more begins later.
+
+        Raises ConfigError for a time of which rows were removed.
+        """
         self._files = directory.files
         self._snapshot = directory.snapshot()
         self._stored = StoredRows(self._files, self._snapshot)
@@ -172,6 +182,7 @@ class GroupHistories:
         self._since = None if since is None else since.astimezone(UTC)
         self._until = None if until is None else until.astimezone(UTC)
         self._commit_columns = commit_columns
+        self._most_commits = most_commits
         self._end: datetime | None = None
         self._starts: Mapping[int, int] = {}
         """Log partition → first offset of the period."""
@@ -196,10 +207,37 @@ class GroupHistories:
         for group in sorted(sizes):
             together[tuple(sorted(sizes[group]))].append(group)
         return [
-            GroupPart(numbers, part, sum(sizes[group].total() for group in part))
+            self._part(numbers, part, sum(sizes[group].total() for group in part))
             for numbers, names in sorted(together.items())
             for part in _limited(names, sizes)
         ]
+
+    def _part(self, numbers: tuple[int, ...], groups: tuple[str, ...], rows: int) -> GroupPart:
+        part = GroupPart(numbers, groups, rows, self._since)
+        if self._most_commits is None or len(groups) > 1 or rows <= self._most_commits:
+            return part
+        time = self._time_of_latest(numbers, groups[0], self._most_commits)
+        if time is None:
+            return part
+        return replace(part, rows=self._most_commits, since=time, is_shortened=True)
+
+    def _time_of_latest(self, numbers: tuple[int, ...], group: str, count: int) -> datetime | None:
+        """When the first of the latest `count` commits of a group came into force.
+
+        None: it has no more than these in the period.
+        """
+        filters: list[Filter] = [("log_partition", "in", list(numbers)), ("group", "=", group)]
+        if self._since is not None:
+            filters.append(("in_force_time", ">=", self._since))
+        if self._until is not None:
+            filters.append(("in_force_time", "<=", self._until))
+        parts = self._stored.parts("commits", filters, ["in_force_time"], since=self._since)
+        total, latest = 0, np.empty(0, np.int64)
+        for part in parts:
+            times = integers(part["in_force_time"].drop_null())
+            total += len(times)
+            latest = np.sort(np.concatenate((latest, times)))[-count:]
+        return _EPOCH + timedelta(microseconds=int(latest[0])) if total > count else None
 
     def _sizes(self, groups: Collection[str] | None) -> _Sizes:
         sizes: _Sizes = defaultdict(Counter)
@@ -234,11 +272,11 @@ class GroupHistories:
 
     def read(self, part: GroupPart) -> Iterator[GroupHistory]:
         """The groups of a part, in order. Raises KohortError."""
-        of_all = [self._rows(number, part.groups) for number in part.log_partitions]
+        of_all = [self._rows(number, part) for number in part.log_partitions]
         readers = [each for each in of_all if each is not None]
         lags = self._lags(part, readers)
         for group in part.groups:
-            yield self._history(group, readers, lags)
+            yield self._history(group, part.since, readers, lags)
 
     def _lags(self, part: GroupPart, readers: Sequence[LogPartitionRows]) -> _Lags:
         commits = pa.concat_tables([each.commits.rows for each in readers])
@@ -246,25 +284,32 @@ class GroupHistories:
         topics: Collection[str] = ()
         if _last_sample(self._snapshot) is not None:
             topics = _topics(commits, earlier, (row for each in readers for row in each.owned()))
-        samples = samples_of(self._files, self._snapshot, topics, self._since, self._until)
-        lag = lags_of(commits, earlier, samples, self._since)
+        samples = samples_of(self._files, self._snapshot, topics, part.since, self._until)
+        lag = lags_of(commits, earlier, samples, part.since)
         return _Lags(
             RowsByGroup(lag, part.groups, ("topic", "partition", "time")),
-            SamplesByTopic(later(samples, self._since)),
+            SamplesByTopic(later(samples, part.since)),
         )
 
-    def _rows(self, number: int, groups: tuple[str, ...]) -> LogPartitionRows | None:
+    def _rows(self, number: int, part: GroupPart) -> LogPartitionRows | None:
         state = self._state(number)
         if state is None:
             return None
         period = Period(
-            self._since,
+            part.since,
             self._until,
-            0 if self._since is None else self._starts.get(number, state.next_offset),
+            0 if part.since is None else self._start(part, number, state.next_offset),
             self._cuts.get(number, NO_CUT),
             self._removed_until,
         )
-        return LogPartitionRows(self._stored, state, groups, period, self._commit_columns)
+        return LogPartitionRows(self._stored, state, part.groups, period, self._commit_columns)
+
+    def _start(self, part: GroupPart, number: int, end: int) -> int:
+        """First offset of the period of a part in a log partition, which ends at `end`."""
+        starts = self._starts
+        if part.is_shortened and part.since is not None:
+            starts = self._stored.first_offsets(part.since, [number], is_later=False)
+        return starts.get(number, end)
 
     @property
     def _removed_until(self) -> datetime | None:
@@ -273,7 +318,11 @@ class GroupHistories:
         return None if removed is None else datetime.fromtimestamp(removed / 1000, UTC)
 
     def _history(
-        self, group: str, readers: Sequence[LogPartitionRows], lags: _Lags
+        self,
+        group: str,
+        since: datetime | None,
+        readers: Sequence[LogPartitionRows],
+        lags: _Lags,
     ) -> GroupHistory:
         commits = pa.concat_tables([each.commits.of(group) for each in readers])
         earlier = pa.concat_tables([each.earlier.of(group) for each in readers])
@@ -282,7 +331,7 @@ class GroupHistories:
         return GroupHistory(
             group=group,
             log_partitions=tuple(each.log_partition for each in readers),
-            since=self._since,
+            since=since,
             end=self._until or self._end,
             generations=_listed(readers, "generations", group),
             rebalances=_listed(readers, "rebalances", group),

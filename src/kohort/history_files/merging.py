@@ -20,12 +20,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from kohort.history.schema import COMMITS, STORED_TABLES
 from kohort.history_files.directory import WritableHistory
 from kohort.history_files.file_system import Files
+from kohort.history_files.parquet_reading import parquet_errors
 from kohort.history_files.snapshot import StoredFile
 from kohort.history_files.table_files import (
     ROWS_PER_FILE,
     ROWS_PER_GROUP,
     TableFiles,
-    parquet_errors,
 )
 
 DAY_MS: Final = 24 * 3_600_000

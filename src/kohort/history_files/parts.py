@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from kohort.history.lag import COMMIT_COLUMNS
 from kohort.history.schema import COMMITS, TIME
 from kohort.history_files.building import divided
 from kohort.history_files.file_system import Files
 from kohort.history_files.folding import LogRange
+from kohort.history_files.parquet_reading import read_rows
 from kohort.history_files.snapshot import Snapshot
-from kohort.history_files.table_files import parquet_errors
 
 if TYPE_CHECKING:
     from kohort.history.state import State
@@ -63,16 +62,8 @@ def read_columns(
     """
     fields = pa.schema([_encoded(schema.field(name)) for name in names])
     encoded = [field.name for field in fields if pa.types.is_dictionary(field.type)]
-    parts = [fields.empty_table()]
-    for path in paths:
-        with files.open(path) as source, parquet_errors(path):
-            parts.append(
-                pq.read_table(
-                    source, columns=list(names), filters=wanted, read_dictionary=encoded,
-                    use_threads=False,
-                ).select(names).cast(fields)
-            )  # fmt: skip
-    return pa.concat_tables(parts)
+    parts = (read_rows(files, path, names, wanted, encoded).cast(fields) for path in paths)
+    return pa.concat_tables([fields.empty_table(), *parts])
 
 
 def _encoded(field: pa.Field) -> pa.Field:

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from kohort.history.schema import SAMPLES, TIME
 from kohort.history_files.directory import HistoryDirectory, WritableHistory
 from kohort.history_files.file_system import Files
+from kohort.history_files.parquet_reading import parquet_errors, read_rows
 from kohort.history_files.snapshot import Snapshot, StoredFile
-from kohort.history_files.table_files import ROWS_PER_GROUP, TableFiles, parquet_errors
+from kohort.history_files.table_files import ROWS_PER_GROUP, TableFiles
 
 TABLE: Final = "samples"
 _NAME_BYTES: Final = 6
@@ -122,6 +123,4 @@ def sample_parts(
     if topics is not None:
         wanted &= pc.field("topic").isin(pa.array(list(topics), pa.string()))
     for file in snapshot.files_of(TABLE, since, moment):
-        with files.open(file.path) as source, parquet_errors(file.path):
-            part = pq.read_table(source, columns=SAMPLES.names, filters=wanted)
-        yield part.select(SAMPLES.names).cast(SAMPLES)
+        yield read_rows(files, file.path, SAMPLES.names, wanted).cast(SAMPLES)

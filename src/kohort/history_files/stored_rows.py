@@ -16,8 +16,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from kohort.history.schema import STORED_TABLES
 from kohort.history_files.certainty import NO_CUT
 from kohort.history_files.file_system import Files
+from kohort.history_files.parquet_reading import parquet_errors, read_rows
 from kohort.history_files.snapshot import Snapshot, StoredFile
-from kohort.history_files.table_files import parquet_errors
 
 RECORDED: Final = ("commits", "groups")
 """The tables that together have a row for each record."""
@@ -70,9 +70,8 @@ class StoredRows:
         for file in self.snapshot.files_of(table, since, until):
             if number is not None and not self._may_have(file, number):
                 continue
-            with self.files.open(file.path) as source, parquet_errors(file.path):
-                part = pq.read_table(source, columns=schema.names, filters=list(filters) or None)
-            yield part.select(schema.names).cast(schema)
+            rows = read_rows(self.files, file.path, schema.names, list(filters) or None)
+            yield rows.cast(schema)
 
     def _may_have(self, file: StoredFile, log_partition: int) -> bool:
         """Whether a file may have rows of a log partition; its statistics are read once.

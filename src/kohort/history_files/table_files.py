@@ -4,8 +4,8 @@ Rows are collected until there are enough for a row group, and a file ends after
 rows. So memory is bounded however many rows a log partition has.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, BinaryIO, Final
 
@@ -13,7 +13,6 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from kohort.errors import KohortError
 from kohort.history.schema import STORED_TABLES, TIME
 from kohort.history_files.file_system import Files
 from kohort.history_files.snapshot import StoredFile
@@ -131,15 +130,6 @@ class _TableFile:
         self._writer.is_open = False  # else it would write its footer when it is collected
         with suppress(OSError):
             self._file.close()
-
-
-@contextmanager
-def parquet_errors(path: str) -> Iterator[None]:
-    """Name the file in errors of PyArrow."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise KohortError(f"{path}: is damaged: {error}") from error
 
 
 @cache
