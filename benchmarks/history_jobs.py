@@ -118,8 +118,8 @@ def udf(bootstrap: str, topic: str, jars: str) -> dict[str, int]:
             None if value is None else struct.unpack_from(">q", value, 2)[0],
         )
 
-    decoded = function(decode, "group string, topic string, partition int, committed long")
     with session(spark_jars=jars) as spark:
+        decoded = function(decode, "group string, topic string, partition int, committed long")
         records = (
             spark.read.format("kafka")
             .option("kafka.bootstrap.servers", bootstrap)
