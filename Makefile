@@ -1,7 +1,7 @@
 # Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint audit bench interop clients conformance record chaos fuzz clean
+.PHONY: help run test test-long lint audit bench interop clients conformance record chaos fuzz kernels clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,7 +23,6 @@ $(GROUP_INSTALLED) $(DEMO_INSTALLED): BESIDES := --requirement $(DEMO_NEEDS)
 $(GROUP_INSTALLED) $(DEMO_INSTALLED): QUIET :=
 $(DEMO_INSTALLED): EXTRAS := [spark,report]
 $(GROUP_INSTALLED): NOTE := Installing Kohort and another Kafka client into $(VENV): 60 MB to fetch, once only.
-$(GROUP_INSTALLED): VARIABLES := KOHORT_BUILD_KERNELS=0
 # Compiling all packages takes longer than all else of the first part, which needs few of them.
 $(GROUP_INSTALLED): LAZY := yes
 
@@ -64,13 +63,15 @@ help:
 	@echo "                  check that every guarantee held"
 	@echo "                  KAFKA=yes: exactly-once ones on an Apache Kafka, too"
 	@echo "make fuzz         feed broken bytes to the wire, the decoders, the logs: a million inputs"
+	@echo "make kernels      compile the kernels of kohort.columnar by numba, after a change of them: on"
+	@echo "                  Linux with x86-64, whose machine code the repository has"
 	@echo "make clean        remove what was made, but not ./data"
 
 $(INSTALLED) $(DEMO_INSTALLED) $(GROUP_INSTALLED): pyproject.toml
 	@test -e $(MADE) || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
 	@test -e $(MADE) || (trap '' INT; $(CREATE_VENV) $(VENV))
 	@$(if $(NOTE),echo "$(NOTE)")
-	$(VARIABLES) $(INSTALL) --editable '.$(EXTRAS)' $(BESIDES)
+	$(INSTALL) --editable '.$(EXTRAS)' $(BESIDES)
 	@$(if $(LAZY),,$(BIN)/python -m compileall -q src packages examples)
 	@touch $(GROUP_INSTALLED) $(if $(filter $@,$(INSTALLED)),$(DEMO_INSTALLED)) $@
 
@@ -135,6 +136,9 @@ chaos: $(INSTALLED)
 fuzz: $(INSTALLED)
 	@$(INSTALL) atheris || echo "atheris is not available: inputs are mutated at random"
 	@set -e; for harness in fuzz/[!_]*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done
+
+kernels: $(INSTALLED)
+	$(BIN)/python -m kohort.columnar.numba_compiler src/kohort/columnar
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

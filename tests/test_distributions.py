@@ -12,6 +12,7 @@ from kohort import __version__
 
 ROOT = Path(__file__).parents[1]
 CONFORMANCE = ROOT / "packages/conformance"
+MACHINE_CODE = {f"kohort/columnar/machine_code.{end}" for end in ("bc", "json", "o")}
 wheels = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed")
 sdists = pytest.importorskip("hatchling.builders.sdist", reason="hatchling is not installed")
 
@@ -40,6 +41,13 @@ def test_the_wheel_holds_the_product_alone() -> None:
     assert {"kohort/py.typed", "kohort/cli/conformance.py"} <= paths
     assert not {"conformance", "demo"} & {path.split("/")[1] for path in paths}
     assert not [path for path in paths if path.endswith(".jsonl")]
+    assert paths >= MACHINE_CODE
+
+
+def test_a_build_needs_hatchling_alone() -> None:
+    for root in (ROOT, CONFORMANCE):
+        build = tomllib.loads((root / "pyproject.toml").read_text())["build-system"]
+        assert build["requires"] == ["hatchling"]
 
 
 def test_the_wheel_of_conformance_holds_the_scenarios_and_the_responses() -> None:
@@ -54,9 +62,10 @@ def test_an_sdist_holds_what_its_wheel_is_built_from() -> None:
     own, other = (held(sdists.SdistBuilder(str(root))) for root in (ROOT, CONFORMANCE))
     needed = {"src", "pyproject.toml", "README.md", "LICENSE"}
     extra = {".gitignore"}  # for builds from it
-    assert tops(own) - extra == needed | {"hatch_build.py", "CHANGELOG.md"}
+    assert tops(own) - extra == needed | {"CHANGELOG.md"}
     assert tops(other) - extra == needed
     assert {"src/kohort/__init__.py", "src/pyspark_kohort/__init__.py"} <= own
+    assert {f"src/{path}" for path in MACHINE_CODE} <= own
     assert "src/kohort_conformance/apache-kafka-4.4.0.jsonl" in other
 
 

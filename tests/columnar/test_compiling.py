@@ -1,10 +1,13 @@
 """How kernels come to their machine code."""
 
 import ast
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,11 @@ from kohort.columnar.payloads import as_bytes
 from kohort.errors import KohortError
 
 ALL = {name for names in KERNELS.values() for name in names}
+ROOT = Path(__file__).parents[2]
+REBUILD = (
+    "the machine code is not that of the kernels: run `make kernels` on Linux with x86-64,"
+    " and commit src/kohort/columnar/machine_code.*"
+)
 
 
 @pytest.fixture
@@ -55,13 +63,39 @@ def test_saved_kernels_are_loaded(made, tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_the_committed_machine_code_is_that_of_the_committed_kernels():
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("needs git and a clone of the repository")
+    directory = "src/kohort/columnar"
+    command = ["git", "-C", str(ROOT), "archive", "--format=zip", "HEAD", directory]
+    archive = subprocess.run(command, check=True, capture_output=True).stdout
+    committed = zipfile.Path(io.BytesIO(archive)) / directory
+    found = load(committed)
+    assert found is not None, REBUILD
+    assert found.sources == sources(committed), REBUILD
+    assert found.triple == "x86_64-unknown-linux-gnu", REBUILD
+
+
 @pytest.mark.usefixtures("forgetful")
-def test_kernels_that_changed_are_compiled_and_kept(made, monkeypatch, tmp_path):
+def test_changed_kernels_are_compiled_to_what_the_package_carries(made, monkeypatch, tmp_path):
     pytest.importorskip("numba")
     monkeypatch.setattr(machine_code, "HERE", tmp_path)
     addresses.cache_clear()
     assert addresses().keys() == ALL
-    assert load(tmp_path).sources == made.sources
+    rebuilt = load(tmp_path)
+    assert rebuilt.sources == made.sources
+    if rebuilt.triple != made.triple or rebuilt.compiler != made.compiler:
+        pytest.skip(
+            f"the package carries machine code for {made.triple} by {made.compiler};"
+            f" here is {rebuilt.triple} with {rebuilt.compiler}"
+        )
+    assert rebuilt.object_file == made.object_file, REBUILD
+
+
+def test_the_carried_machine_code_was_compiled_by_the_pinned_versions(made):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    development = set(project["optional-dependencies"]["dev"])
+    assert {each.replace(" ", "==") for each in made.compiler.split(", ")} <= development, REBUILD
 
 
 @pytest.mark.usefixtures("forgetful")

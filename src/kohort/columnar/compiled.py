@@ -30,21 +30,25 @@ _ABOUT: Final = "machine_code.json"
 class Compiled:
     """Compiled kernels, as LLVM bitcode and object file."""
 
-    def __init__(self, bitcode: bytes, object_file: bytes, triple: str, sources: str) -> None:
+    def __init__(
+        self, bitcode: bytes, object_file: bytes, *, triple: str, sources: str, compiler: str
+    ) -> None:
         self.bitcode = bitcode
         self.object_file = object_file
         self.triple = triple
         """Platform of the object file."""
         self.sources = sources
         """Digest of the compiled sources."""
+        self.compiler = compiler
+        """Versions of the libraries that compiled it."""
 
     def save(self, directory: Path) -> None:
         """Write it for `load`. Raises OSError."""
-        about = json.dumps({"triple": self.triple, "sources": self.sources}).encode()
+        about = {"triple": self.triple, "sources": self.sources, "compiler": self.compiler}
         for name, content in (
             (_BITCODE, self.bitcode),
             (_OBJECT, self.object_file),
-            (_ABOUT, about),  # last: it describes the others
+            (_ABOUT, json.dumps(about, indent=1).encode() + b"\n"),  # last: it describes the others
         ):
             new = directory / f"{name}.{os.getpid()}"
             new.write_bytes(content)
@@ -58,16 +62,15 @@ def load(directory: Traversable) -> Compiled | None:
         return Compiled(
             (directory / _BITCODE).read_bytes(),
             (directory / _OBJECT).read_bytes(),
-            about["triple"],
-            about["sources"],
+            **about,
         )
     except FileNotFoundError:
         return None
 
 
-def sources() -> str:
-    """Digest of the kernels' source, and of how they are compiled."""
+def sources(directory: Traversable | None = None) -> str:
+    """Digest of the kernels' source, and of how they are compiled, in the package or a copy."""
     digest = hashlib.sha256()
-    for module in (*KERNELS, "numba_compiler"):
-        digest.update((HERE / f"{module}.py").read_bytes())
+    for module in (*KERNELS, "compiling", "numba_compiler"):
+        digest.update(((directory or HERE) / f"{module}.py").read_bytes())
     return digest.hexdigest()

@@ -1,8 +1,8 @@
 """Kernels: loops over bytes that are written in Python and run as machine code.
 
-`numba_compiler` compiles them to LLVM's bitcode when the package is built, and `machine_code` loads
+`numba_compiler` compiles them to LLVM's bitcode, which the package carries. `machine_code` loads
 that: a process that decodes needs neither numba nor the seconds that it takes. In a checkout whose
-kernels have changed since, numba compiles them once more.
+kernels have changed since, numba compiles them once more, and the new files are part of the change.
 
 Kernels release the GIL, so threads decode in parallel. They allocate nothing and raise nothing.
 """

@@ -58,7 +58,7 @@ BARE: Final = 7
 TOTALS: Final = 8
 
 _HEADER_SIZE: Final = 61
-# Bits of ATTRIBUTES. The build of the package has no more than numba: kernels import nothing else.
+# Bits of ATTRIBUTES.
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20

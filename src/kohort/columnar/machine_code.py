@@ -1,7 +1,7 @@
 """Loads the kernels' machine code.
 
-The package carries it as LLVM's bitcode, and for the platform that it was built on as an object
-file too: bitcode takes 0.2 s to become machine code, an object file a millisecond.
+The package carries it as LLVM's bitcode, and for Linux on x86-64 as an object file too: bitcode
+takes 0.2 s to become machine code, an object file a millisecond.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Compiles the kernels with numba, when the package is built: `python -m` this module DIRECTORY.
+"""Compiles the kernels with numba, for the files that the package carries: `make kernels`.
+
+The machine code is for any processor of the platform, and the same bytes on each of them: a test
+compares them. Only the order of operands in the bitcode differs between versions of Python.
 
 numba's runtime is left out (`_nrt`), for no kernel allocates. It would count references to each
 array at each call of a helper: 67 ns a record instead of 11.
@@ -7,6 +10,7 @@ array at each call of a helper: 67 ns a record instead of 11.
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import FunctionType
@@ -17,19 +21,21 @@ import numba
 import numba.extending
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 
 from kohort.columnar.compiled import KERNELS, Compiled, sources
 from kohort.columnar.compiling import Helper, Kernel, Parameter, copy
 
 _codegen: Any = cgutils
+_config: Any = config
 _njit: Any = numba.njit
 _intrinsic: Any = numba.extending.intrinsic
 _HELPER: Final = {"nogil": True, "forceinline": True, "_nrt": False}
 
 
 def compile_kernels() -> Compiled:
-    """Compile all of them, which takes some seconds."""
+    """Compile all of them, which takes some seconds, in a process that compiled nothing else."""
+    _config.CPU_NAME, _config.CPU_FEATURES = "generic", ""
     module = llvm.parse_assembly("")
     for name, kernels in KERNELS.items():
         names = _namespace(f"{__package__}.{name}")
@@ -40,10 +46,19 @@ def compile_kernels() -> Compiled:
     triple = llvm.get_process_triple()
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=3)
     passes = llvm.create_new_module_pass_manager()
+    for variable in module.global_variables:  # of numba; kernels have no Python objects
+        variable.linkage = "internal"
     passes.add_global_dead_code_eliminate_pass()
+    passes.add_strip_symbols_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
     module.verify()
-    return Compiled(module.as_bitcode(), machine.emit_object(module), triple, sources())
+    return Compiled(
+        module.as_bitcode(),
+        machine.emit_object(module),
+        triple=triple,
+        sources=sources(),
+        compiler=", ".join(f"{name} {version(name)}" for name in ("numba", "llvmlite")),
+    )
 
 
 def _namespace(module: str) -> dict[str, Any]:
