@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from findings.group_log import GroupLog, at, findings, found, ids, topic_id
+from findings.group_log import GROUP, GroupLog, at, findings, found, ids, topic_id
+from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord
 from kohort.types import TopicPartition
 
 HOUR = 3_600
@@ -119,7 +120,7 @@ def test_commits_each_five_seconds_with_repeats_are_auto_commits():
     log.work(HOUR, every=5, rate=0.1)
     (finding,) = found(log, "auto-commit")
     assert finding.severity == "info"
-    assert "6 partitions were committed each 5 s" in finding.text
+    assert "6 partitions had a commit each 5 s" in finding.text
 
 
 @pytest.mark.parametrize(("every", "rate"), [(5, 3), (7, 0.1)], ids=["no repeats", "each 7 s"])
@@ -153,7 +154,7 @@ def test_commits_after_many_minutes_are_too_rare():
     log.join("app-0")
     log.work(2 * HOUR, every=600)
     (finding,) = found(log, "too-rarely")
-    assert "were committed each 10 min, with 3,000 records each" in finding.text
+    assert "had a commit each 10 min, with 3,000 records each" in finding.text
 
 
 def test_commits_of_few_records_are_not_too_rare():
@@ -188,7 +189,17 @@ def test_a_topic_with_another_id_is_recreated():
     (finding,) = found(recreated(4), "topic-recreated")
     assert finding.subject == "orders"
     assert finding.severity == "warning"
-    assert "partitions 4, 5 still have the offset of the former one" in finding.text
+    assert "the offset of partitions 4, 5 is that of the former one" in finding.text
+
+
+def test_offsets_that_went_with_the_former_topic_are_not_named():
+    log = recreated(4)
+    removed = [
+        OffsetCommitRecord(OffsetCommitKey(GROUP, "orders", number), None) for number in (4, 5)
+    ]
+    log.write(*removed)
+    (finding,) = found(log, "topic-recreated")
+    assert (finding.severity, "is that of" in finding.text) == ("info", False)
 
 
 def test_a_recreated_topic_that_is_committed_anew_is_for_information():

@@ -121,7 +121,7 @@ def test_a_member_that_does_not_work_is_a_zombie_as_a_whole():
     log.work(600, idle=[lazy])
     (finding,) = lag_findings(log)
     assert (finding.id, finding.subject) == ("zombie-member", "app-0 at 10.0.0.1")
-    assert "committed none of 3 partitions that grow for 10 min" in finding.text
+    assert "committed none of 3 partitions with new records for 10 min" in finding.text
 
 
 def test_the_only_member_that_does_not_work_stops_its_partitions():
@@ -142,7 +142,7 @@ def test_a_member_that_never_commits_is_found():
     log.work(HOUR, idle=[lazy])
     (finding,) = lag_findings(log)
     assert (finding.id, finding.subject) == ("never-commits", "app-0 at 10.0.0.1")
-    assert "app-0 at 10.0.0.1 owns 3 partitions that grow for 1 h" in finding.text
+    assert "app-0 at 10.0.0.1 owns 3 partitions with new records for 1 h" in finding.text
 
 
 def test_a_member_of_some_minutes_may_not_have_committed_yet():

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from history.built import build_logs
-from interop.planted import CALM, PLANTED, SETTINGS, THRESHOLDS, Plan, group_of, play
+from interop.planted import CALM, PLANTED, SETTINGS, group_of, play
+from interop.planted_site import THRESHOLDS, Plan
 from interop.targets import ApacheKafka
 from interop.tools import Tools
 from kohort.findings.finding import Finding
@@ -30,7 +31,14 @@ SUBJECTS = {
     "idle-member": "b at 127.0.0.1",
     "unassigned": "unassigned",
     "stuck-commit": "stuck-0",
+    "session-too-short": "worker at 127.0.0.1",
+    "stranger": "rdkafka at 127.0.0.2",
+    "too-often": "often",
+    "too-rarely": "rare",
+    "topic-recreated": "recreated",
     "stopped": "halted-1",
+    "zombie-member": "b at 127.0.0.1",
+    "max-lag": "behind",
     "never-commits": "a at 127.0.0.1",
     "data-loss": "lost-0",
 }
@@ -81,6 +89,12 @@ def test_a_flapping_member_is_named(found: Found) -> None:
     (instance,) = found["collision"]
     assert instance.subject == "till"
     assert "several processes with this group.instance.id look the same" in instance.text
+
+
+def test_offsets_that_a_deleted_topic_took_along_are_not_named(found: Found) -> None:
+    (recreated,) = found["recreated"]
+    assert recreated.severity == "info"
+    assert "is that of" not in recreated.text
 
 
 def test_no_other_group_has_findings(found: Found) -> None:

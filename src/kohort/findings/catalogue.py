@@ -130,8 +130,8 @@ RULES: Final = _by_id((
     ),
     Rule(
         "too-often", "warning",
-        "a partition is committed more than {often_rate} times per second, with fewer than "
-        "{often_records} records each",
+        "a partition is committed more than {often_rate} times per second for {often_s}, with "
+        "fewer than {often_records} records each",
         "Commit by time or by batch: each commit is a write to __consumer_offsets.",
     ),
     Rule(

@@ -188,7 +188,7 @@ def auto_commit(facts: Facts) -> Iterator[Finding]:
         repeats = sum(int((series.kinds == REPEAT).sum()) for series in found)
         yield _habit(
             facts, "auto-commit", "", found,
-            f"{count(len(found), 'partition')} were committed each {limits.auto_commit_s:g} s, and "
+            f"{count(len(found), 'partition')} had a commit each {limits.auto_commit_s:g} s, and "
             f"{repeats:,} of {count(commits, 'commit')} repeated the offset",
         )  # fmt: skip
 
@@ -200,7 +200,7 @@ def too_often(facts: Facts) -> Iterator[Finding]:
         found = []
         for series in some:
             seconds = (series.times[-1] - series.times[0]) / SECOND_US
-            is_often = seconds >= 60 and (len(series) - 1) / seconds > limits.often_rate
+            is_often = seconds >= limits.often_s and (len(series) - 1) / seconds > limits.often_rate
             if is_often and np.median(series.advances) < limits.often_records:
                 found.append(series)
         if found:
@@ -236,7 +236,7 @@ def too_rarely(facts: Facts) -> Iterator[Finding]:
         records = max(int(np.median(each.advances)) for each in some)
         yield _habit(
             facts, "too-rarely", topic, some,
-            f"{topic} {partitions(each.partition for each in some)} were committed each "
+            f"{topic} {partitions(each.partition for each in some)} had a commit each "
             f"{span(gap)}, with {count(records, 'record')} each",
         )  # fmt: skip
 
@@ -280,12 +280,14 @@ def _habit(
 
 def topic_recreated(facts: Facts) -> Iterator[Finding]:
     """Topics that were deleted and created again under their name."""
-    columns = ["log_partition", "log_offset", "in_force_time", "topic", "partition", "topic_id"]
+    columns = [
+        "log_partition", "log_offset", "in_force_time", "topic", "partition", "topic_id", "kind",
+    ]  # fmt: skip
     commits = facts.commits.select(columns)
-    commits = commits.filter(pc.is_valid(commits["topic_id"]))
-    names, ids = names_in(commits["topic"]), names_in(commits["topic_id"])
+    with_id = commits.filter(pc.is_valid(commits["topic_id"]))
+    names, ids = names_in(with_id["topic"]), names_in(with_id["topic_id"])
     (topics, _), _ = distinct(
-        places_of(commits["topic"], names), places_of(commits["topic_id"], ids)
+        places_of(with_id["topic"], names), places_of(with_id["topic_id"], ids)
     )
     is_changed = np.bincount(topics, minlength=len(names)) > 1
     for topic in names.filter(pa.array(is_changed)).to_pylist():
@@ -293,17 +295,20 @@ def topic_recreated(facts: Facts) -> Iterator[Finding]:
 
 
 def _recreated(facts: Facts, topic: str, commits: pa.Table) -> Iterator[Finding]:
-    rows = rows_of(commits)
     latest: dict[int, str] = {}
     """Partition → topic id of its last commit."""
+    for row in rows_of(commits):
+        if row["topic_id"] is not None:
+            latest[row["partition"]] = row["topic_id"]
+        elif row["kind"] == "tombstone":
+            latest.pop(row["partition"], None)
+    rows = rows_of(commits.filter(pc.is_valid(commits["topic_id"])))
     changes = [
         (former, row) for former, row in pairwise(rows) if row["topic_id"] != former["topic_id"]
     ]
-    for row in rows:
-        latest[row["partition"]] = row["topic_id"]
     (former, first), last = changes[-1], rows[-1]
     stale = [number for number, topic_id in latest.items() if topic_id != last["topic_id"]]
-    left = f"; {partitions(stale)} still have the offset of the former one" if stale else ""
+    left = f"; the offset of {partitions(stale)} is that of the former one" if stale else ""
     yield facts.finding(
         "topic-recreated", topic, first["in_force_time"], last["in_force_time"],
         f"{topic} was created again with id {last['topic_id']}{left}",

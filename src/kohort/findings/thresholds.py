@@ -57,6 +57,8 @@ class Thresholds:
     """Share of the interval. Commits of programs are less regular."""
     often_rate: float = 1.0
     """Commits of one partition in a second. More are a commit by record or by poll."""
+    often_s: int = 60
+    """A burst of commits takes less."""
     often_records: int = 5
     """Records by commit. More are worth a commit."""
     rarely_s: int = 300
