@@ -8,7 +8,6 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from interop.planted_site import (
-    COMMIT_S,
     FEED_S,
     LONG_MS,
     THRESHOLDS,
@@ -106,14 +105,14 @@ async def pausing(site: Site) -> None:
     watcher = await site.stage.client("watcher")
     for turn in range(4):
         one = await member(
-            site.stage, "worker", group="pausing", session_ms=2_000, rebalance_ms=LONG_MS,
+            site.stage, "worker", group="pausing", session_ms=3_000, rebalance_ms=LONG_MS,
             protocols=protocols("range", metadata=subscription("pausing")),
         )  # fmt: skip
         await gather_round([one])
         await sync([one], {"worker": (0,)})
-        for _ in range(4):
+        for _ in range(6):  # regularly, so that the silence afterwards says something
             await commit(one, {0: site.ends[tp]})
-            await asyncio.sleep(COMMIT_S)
+            await asyncio.sleep(0.4)
         if turn < 3:
             await until_state(watcher, "pausing", "Empty")
     await site.until_over(lambda _: commit(one, {0: site.ends[tp]}))

@@ -79,8 +79,8 @@ def zombie_member(facts: Facts) -> Iterator[Finding]:
         label = facts.label(member["member_id"])
         yield facts.finding(
             "zombie-member", label, since, facts.at,
-            f"{label} committed none of {count(len(keys), 'partition')} with new records "
-            f"for {span(facts.at - since)}, in which {count(records, 'record')} came; other members "
+            f"{label} committed none of {count(len(keys), 'partition')} with new records for "
+            f"{span(facts.at - since)}, in which {count(records, 'record')} came; other members "
             "commit",
             [at_row(member, "from_offset")],
         )  # fmt: skip
