@@ -110,9 +110,9 @@ async def pausing(site: Site) -> None:
         )  # fmt: skip
         await gather_round([one])
         await sync([one], {"worker": (0,)})
-        for _ in range(6):  # regularly, so that the silence afterwards says something
+        for _ in range(4):  # regularly, so that the silence afterwards says something
             await commit(one, {0: site.ends[tp]})
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.6)
         if turn < 3:
             await until_state(watcher, "pausing", "Empty")
     await site.until_over(lambda _: commit(one, {0: site.ends[tp]}))
