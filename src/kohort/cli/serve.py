@@ -30,12 +30,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.serve")
 
+CONTROL_ADDRESS = "127.0.0.1:9099"
+"""Address of the control API, unless the flag has another one."""
 FAILED = 1
 """Exit code when the server ran, and something was lost."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     cli_options.add_arguments(parser)
+    parser.add_argument(
+        "--control",
+        metavar="HOST:PORT",
+        nargs="?",
+        const=CONTROL_ADDRESS,
+        help="with --dev: HTTP API for tests, which controls clients, time and faults "
+        f"(default: {CONTROL_ADDRESS})",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,6 +58,10 @@ def run(options: argparse.Namespace) -> int:
         raise cli_options.RefusedError(str(error)) from error
     warn_of_low_limit()
     _warn_of_ignored_settings(config)
+    if options.control is not None:
+        from kohort.cli.serve_control import serve_control  # few servers need it
+
+        return serve_control(config, options)
     if config.workers > 1:
         return asyncio.run(supervise(config))
     _gather_data(config)

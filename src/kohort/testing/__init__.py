@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kohort.testing.bench import Bench, Call
+    from kohort.testing.control.remote_kafka import RemoteKafka
     from kohort.testing.embedded.async_embedded_kafka import AsyncEmbeddedKafka
     from kohort.testing.embedded.embedded_kafka import EmbeddedKafka
     from kohort.testing.nodes import Node, Nodes
@@ -24,6 +25,7 @@ _MODULES: Final = {
     "KafkaTestMixin": "kohort.testing.unittest_mixin",
     "Node": "kohort.testing.nodes",
     "Nodes": "kohort.testing.nodes",
+    "RemoteKafka": "kohort.testing.control.remote_kafka",
     "ServerProcess": "kohort.testing.server_process",
     "ServerProcessError": "kohort.testing.server_process",
 }
@@ -36,6 +38,7 @@ __all__ = [
     "KafkaTestMixin",
     "Node",
     "Nodes",
+    "RemoteKafka",
     "ServerProcess",
     "ServerProcessError",
 ]

@@ -111,8 +111,13 @@ class ServerProcess:
         """`bootstrap` for a client: HOST:PORT, as `address`."""
         return self.address
 
+    @property
+    def control(self) -> str:
+        """HOST:PORT of its control API, once it listens. Raises ServerProcessError."""
+        return self.logged_address("control")
+
     def logged_address(self, field: str) -> str:
-        """HOST:PORT of `address`, `advertised` or `http`, once it listens.
+        """HOST:PORT of `address`, `advertised`, `http` or `control`, once it listens.
 
         Raises ServerProcessError.
         """

@@ -39,12 +39,14 @@ def test_repeated_requests_meet_faults_too(kafka: EmbeddedKafka, member: WireMem
 
 
 def test_a_fault_meets_only_the_requests_that_it_names(
-    kafka: EmbeddedKafka, member: WireMember
+    embedded: EmbeddedKafka,
 ) -> None:
+    member = WireMember(embedded.bootstrap, "a")
+    make_stable(member)
     of_others = [
-        kafka.fail("OffsetCommit", error="NOT_COORDINATOR", group="shipping", required=False),
-        kafka.fail("OffsetCommit", error="NOT_COORDINATOR", client_id="b", required=False),
-        kafka.fail(
+        embedded.fail("OffsetCommit", error="NOT_COORDINATOR", group="shipping", required=False),
+        embedded.fail("OffsetCommit", error="NOT_COORDINATOR", client_id="b", required=False),
+        embedded.fail(
             "OffsetCommit",
             error="NOT_COORDINATOR",
             when=lambda request: request.topics[0].name == "payments",
@@ -53,7 +55,7 @@ def test_a_fault_meets_only_the_requests_that_it_names(
     ]
     assert member.commit(1) == "none"
     assert [fault.met for fault in of_others] == [0, 0, 0]
-    kafka.fail(
+    embedded.fail(
         "OffsetCommit",
         error="NOT_COORDINATOR",
         group="billing",

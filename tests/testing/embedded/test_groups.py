@@ -30,8 +30,8 @@ def test_a_group_has_its_members_with_their_partitions(kafka: EmbeddedKafka) -> 
     assert kafka.group("billing").explain() == ""
 
 
-def test_a_group_is_read_with_the_journal_of_its_last_decision(kafka: EmbeddedKafka) -> None:
-    member = WireMember(kafka.bootstrap)
+def test_a_group_is_read_with_the_journal_of_its_last_decision(embedded: EmbeddedKafka) -> None:
+    member = WireMember(embedded.bootstrap)
     make_stable(member)
 
     async def leave_and_read(server: EmbeddedServer) -> GroupState:
@@ -41,7 +41,7 @@ def test_a_group_is_read_with_the_journal_of_its_last_decision(kafka: EmbeddedKa
         )
         return await server.read_group("billing")
 
-    group = kafka._server.run(leave_and_read)
+    group = embedded._server.run(leave_and_read)
     assert (group.state, group.rebalances[-1].outcome) == ("Empty", "empty")
 
 

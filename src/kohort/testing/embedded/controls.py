@@ -7,6 +7,7 @@ from typing import Final, Unpack
 
 from kohort.errors import KohortError
 from kohort.testing.embedded import verbs
+from kohort.testing.embedded.advancing import advance_until
 from kohort.testing.embedded.clients import identify
 from kohort.testing.embedded.fault_handle import FaultHandle
 from kohort.testing.embedded.faults import Which
@@ -14,7 +15,9 @@ from kohort.testing.embedded.running_server import ControlledServer, RunningServ
 from kohort.testing.embedded.topic_records import TopicRecord
 
 _killed: Final[list[object]] = []
-"""Killed clients: the end of one of librdkafka may wait for the server, with Python's lock."""
+"""Killed clients. One of librdkafka that has not polled a rebalance may not end, and then holds
+Python's lock.
+"""
 
 
 class Controls:
@@ -152,13 +155,7 @@ class Controls:
         self._server.run(verbs.advance, seconds)
 
     def _advance_until(self, predicate: Callable[[], object], at_most_s: float) -> None:
-        end = self._server.call(verbs.time) + at_most_s
-        while not predicate():
-            if self._server.call(verbs.time) >= end:
-                raise AssertionError(
-                    f"not reached within {at_most_s:g} s of the server's time:\n{self.timeline}"
-                )
-            self._server.run(verbs.advance_to_next_timer, end)
+        advance_until(self._server, predicate, at_most_s)
 
     # --- faults ---
 
@@ -190,11 +187,4 @@ class Controls:
 
     def verify_faults(self) -> None:
         """Raise AssertionError if there is a required fault that no request has met."""
-        unmet = [
-            fault.text
-            for fault in self._server.call(verbs.faults)
-            if fault.required and not fault.met
-        ]
-        if unmet:
-            faults = "; ".join(unmet)
-            raise AssertionError(f"faults that no request has met (required=True): {faults}")
+        self._server.call(verbs.verify_faults)

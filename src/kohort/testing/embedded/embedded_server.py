@@ -52,7 +52,6 @@ class EmbeddedServer:
         """
         stored = {} if directory is None else {"storage": "local", "log.dir": str(directory)}
         self._settings = {**DEFAULTS, **stored, **settings}
-        self._keeps_port = "listeners" not in settings
         self.loop = loop
         self.clock = ServerClock(loop)
         self.clients = Clients()
@@ -82,12 +81,16 @@ class EmbeddedServer:
                 "records in memory do not survive a restart: use EmbeddedKafka(directory=…), or "
                 "mark the test with @pytest.mark.kafka(disk=True)"
             )
-        if self._keeps_port:
-            self._settings["listeners"] = self.broker.bootstrap
+        self._settings["listeners"] = self.listeners
         await self.broker.close()
         self.broker = self._new_broker()
         await self.start()
         self.timeline.add("the server was restarted")
+
+    @property
+    def listeners(self) -> str:
+        """The setting `listeners` with the ports that are in use."""
+        return ",".join(f"{name}://{each}" for name, each in self.broker.addresses.items())
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Create a topic. Raises KafkaError."""

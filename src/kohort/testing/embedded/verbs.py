@@ -1,8 +1,8 @@
 """What a test can do to an embedded server: one function for each verb.
 
 Each is called on the loop of the server. Arguments and results are plain values, so a server in
-another process offers the same verbs (`kohort.testing.control`). Only the predicate of a fault is
-bound to the process of the server.
+another process offers the same verbs: each has a row in `kohort.testing.control.routes`. Only the
+predicate of a fault is bound to the process of the server.
 """
 
 from collections.abc import Mapping, Sequence
@@ -192,6 +192,13 @@ def drop(
 def faults(server: EmbeddedServer) -> list[FaultState]:
     """All faults, in the order in which they were set."""
     return server.faults.states()
+
+
+def verify_faults(server: EmbeddedServer) -> None:
+    """Raise AssertionError if there is a required fault that no request has met."""
+    unmet = [each.text for each in server.faults.states() if each.required and not each.met]
+    if unmet:
+        raise AssertionError(f"faults that no request has met (required=True): {'; '.join(unmet)}")
 
 
 def clear_faults(server: EmbeddedServer) -> None:

@@ -1,0 +1,1 @@
+"""The verbs of an embedded Kafka over HTTP, for tests in other languages and other processes."""
