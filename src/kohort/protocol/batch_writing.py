@@ -145,6 +145,15 @@ def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_times
     )
 
 
+def with_producer(batch: Buffer, header: Header, producer_id: int, producer_epoch: int) -> bytes:
+    """The batch with another producer id and epoch; its records stay as they are."""
+    body = _body.pack(header.attributes, header.last_offset_delta, header.base_timestamp,
+                      header.max_timestamp, producer_id, producer_epoch, header.base_sequence,
+                      header.record_count)  # fmt: skip
+    payload = bytes(memoryview(batch)[HEADER_SIZE : header.size])
+    return _assemble(header.base_offset, header.partition_leader_epoch, body, payload)
+
+
 def recompress(header: Header, content: Buffer, codec: Codec) -> bytes:
     """The batch `header` is of, with its records (`content`, decompressed) under another codec."""
     attributes = header.attributes & ~CODEC_BITS | codec
