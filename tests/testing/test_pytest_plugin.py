@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.testing import EmbeddedKafka
 from testing.plain_pytest import PLUGIN, run_pytest
 
 
@@ -211,3 +212,59 @@ def test_the_plugin_imports_no_server() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name for name in done.stdout.split() if name.startswith("kohort")}
     assert imported == {"kohort", "kohort.testing", PLUGIN}
+
+
+RECORDED_TESTS = """
+import pytest
+
+def commit(kafka):
+    kafka.topic("orders", partitions=1)
+    from kohort.client.sync import Producer
+    with Producer(bootstrap=kafka.bootstrap) as producer:
+        producer.send("orders", b"paid").result(timeout_s=60)
+
+def test_passes(kafka):
+    commit(kafka)
+
+@pytest.mark.parametrize("way", ["a/b"])
+def test_fails(kafka, way):
+    commit(kafka)
+    assert 0
+
+def test_further_server_fails(kafka_factory):
+    kafka_factory()
+    commit(kafka_factory())
+    assert 0
+
+def test_unmet_fault(kafka):
+    kafka.drop("Metadata")
+"""
+OF_SESSION = """
+def test_a_session_passes(kafka_session):
+    pass
+"""
+
+
+def test_recordings_of_failed_tests_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "test_recorded.py").write_text(RECORDED_TESTS)
+    (tmp_path / "test_session.py").write_text(OF_SESSION)
+    for _ in range(2):  # the second run replaces the files of the first one
+        code, output = run_pytest(tmp_path, "--kafka-record", "recordings")
+        assert code == 1, output
+        assert {path.name for path in (tmp_path / "recordings").iterdir()} == {
+            "test_recorded.py-test_fails-a-b.jsonl",
+            "test_recorded.py-test_further_server_fails.jsonl",
+            "test_recorded.py-test_further_server_fails-2.jsonl",
+            "test_recorded.py-test_unmet_fault.jsonl",
+            "session.jsonl",
+        }
+    with EmbeddedKafka() as kafka:
+        kafka.topic("orders", partitions=1)
+        result = kafka.replay(tmp_path / "recordings" / "test_recorded.py-test_fails-a-b.jsonl")
+        assert (result.differences, result.responses > 3) == ([], True)
+
+
+def test_nothing_is_recorded_without_the_option(tmp_path: Path) -> None:
+    (tmp_path / "test_recorded.py").write_text(RECORDED_TESTS)
+    assert run_pytest(tmp_path)[0] == 1
+    assert not list(tmp_path.glob("**/*.jsonl"))

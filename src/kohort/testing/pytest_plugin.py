@@ -11,12 +11,15 @@ Settings of the server come from the ini option `kafka_settings` and from marks:
 
     @pytest.mark.kafka(settings={"group.max.size": 2}, disk=True)
 
+`--kafka-record DIR` records the traffic of each server, and keeps the files of tests that failed.
+
 All of Kohort is imported by the first test that uses a fixture.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
     from kohort.testing.embedded.embedded_kafka import EmbeddedKafka
 
 _CONTROLS: Final = "kohort.testing.embedded.controls"
+_HAS_FAILED: Final = pytest.StashKey[bool]()
+"""Of a test, and of the module and session of a test: one has failed."""
+_RECORDINGS: Final = pytest.StashKey[int]()
+"""Number of servers of a test, module or session that were recorded."""
+_LONGEST_NAME: Final = 150
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "settings of the Kafka of tests, one NAME=VALUE a line",
         type="linelist",
         default=[],
+    )
+    parser.getgroup("kafka").addoption(
+        "--kafka-record",
+        metavar="DIR",
+        type=Path,
+        help="keep the Kafka traffic of failed tests in DIR, one file for each server; replay it "
+        "by kafka.replay(FILE) or `kohort replay FILE`",
     )
 
 
@@ -83,14 +98,49 @@ def kafka_factory(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Emb
         def start(
             settings: Mapping[str, object] | None = None, *, disk: bool = False
         ) -> "EmbeddedKafka":
-            return opened.enter_context(_new(request, settings or {}, disk=disk))
+            return opened.enter_context(_recorded(request, settings or {}, disk=disk))
 
         yield start
 
 
 def _started(request: pytest.FixtureRequest) -> "Iterator[EmbeddedKafka]":
-    with _new(request, {}, disk=False) as kafka:
+    with _recorded(request, {}, disk=False) as kafka:
         yield kafka
+
+
+@contextmanager
+def _recorded(
+    request: pytest.FixtureRequest, settings: Mapping[str, object], *, disk: bool
+) -> "Iterator[EmbeddedKafka]":
+    """A server; its recording is removed unless a test that could use it has failed."""
+    directory: Path | None = request.config.getoption("kafka_record")
+    kafka = _new(request, settings, disk=disk)
+    if directory is None:
+        with kafka:
+            yield kafka
+        return
+    path = _free_path(directory.absolute(), request.node)
+    ended = False
+    try:
+        with kafka, kafka.record(path):
+            yield kafka
+        ended = True
+    finally:
+        if ended and not request.node.stash.get(_HAS_FAILED, False):
+            path.unlink()
+
+
+def _free_path(directory: Path, node: Any) -> Path:
+    """A path for the recording of a test, module or session; one of an earlier run is replaced."""
+    directory.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^\w.-]+", "-", node.nodeid or "session").strip("-")[:_LONGEST_NAME]
+    workers: dict[str, str] = getattr(node.config, "workerinput", {})
+    suffix = f"-{workers['workerid']}" if workers and not node.nodeid else ""
+    servers = node.stash[_RECORDINGS] = node.stash.get(_RECORDINGS, 0) + 1
+    number = f"-{servers}" if servers > 1 else ""
+    path = directory / f"{name}{suffix}{number}.jsonl"
+    path.unlink(missing_ok=True)
+    return path
 
 
 def _new(
@@ -134,6 +184,9 @@ def _marked(node: Any) -> tuple[dict[str, object], bool]:
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     """Add the timeline of each server to the report of a test that failed."""
     report: pytest.TestReport = yield
+    if report.failed:
+        for node in item.listchain():
+            node.stash[_HAS_FAILED] = True
     if report.when == "call" and report.failed:
         timelines = {controls.timeline for controls in _servers_of(item)}
         report.sections += (("Kafka timeline", timeline) for timeline in timelines if timeline)

@@ -12,8 +12,10 @@ work meanwhile.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Self
 
+from kohort.recording import ReplayResult
 from kohort.testing.embedded import verbs
 from kohort.testing.embedded.conditions import Condition
 from kohort.testing.embedded.controls import Controls
@@ -92,3 +94,7 @@ class AsyncEmbeddedKafka(Controls):
     ) -> None:
         """As `EmbeddedKafka.advance_until`; `predicate` is called in another thread."""
         await asyncio.to_thread(self._advance_until, predicate, at_most_seconds)
+
+    async def replay(self, path: Path | str) -> ReplayResult:
+        """As `EmbeddedKafka.replay`."""
+        return await asyncio.to_thread(self._replay, path)

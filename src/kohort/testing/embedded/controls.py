@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import KohortError
+from kohort.recording import ReplayResult
 from kohort.testing.embedded import verbs
 from kohort.testing.embedded.advancing import advance_until
 from kohort.testing.embedded.clients import identify
 from kohort.testing.embedded.fault_handle import FaultHandle
 from kohort.testing.embedded.faults import Which
+from kohort.testing.embedded.recording import Recording
+from kohort.testing.embedded.replays import replay_on
 from kohort.testing.embedded.running_server import ControlledServer, RunningServer
 from kohort.testing.embedded.topic_records import TopicRecord
 
@@ -100,6 +103,19 @@ class Controls:
     def records(self, topic: str) -> list[TopicRecord]:
         """The committed records of a topic, by partition and offset. Raises KafkaError."""
         return self._server.call(verbs.records, topic)
+
+    # --- recordings ---
+
+    def record(self, path: Path | str, *, redact_values: bool = False) -> Recording:
+        """Record all requests and responses to a new file, until `stop`, or in a with block.
+
+        `redact_values` replaces keys, values and header values of records by pseudonyms of the same
+        length; secrets are removed always. Raises RecordingError if the file exists.
+        """
+        return Recording(self._server, Path(path), redact_values=redact_values)
+
+    def _replay(self, path: Path | str) -> ReplayResult:
+        return replay_on(self._server, path)
 
     # --- clients ---
 

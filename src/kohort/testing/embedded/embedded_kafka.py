@@ -10,8 +10,10 @@ The server has a thread of its own, so clients of any library can wait for it in
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, Self
 
+from kohort.recording import ReplayResult
 from kohort.testing.embedded import verbs
 from kohort.testing.embedded.conditions import Condition
 from kohort.testing.embedded.controls import Controls
@@ -103,3 +105,11 @@ class EmbeddedKafka(Controls):
         Raises AssertionError after `at_most_seconds` of the server's time.
         """
         self._advance_until(predicate, at_most_seconds)
+
+    def replay(self, path: Path | str) -> ReplayResult:
+        """Send the requests of a recording again, and compare the responses.
+
+        The server should be in the state in which the recording began. Its time is frozen, and
+        advanced as it passed in the recording. Raises RecordingError for a damaged file.
+        """
+        return self._replay(path)

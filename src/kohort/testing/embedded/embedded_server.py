@@ -17,6 +17,7 @@ from kohort.testing.embedded.request_hook import RequestHook
 from kohort.testing.embedded.server_time import ServerClock, ServerTimeLoop
 from kohort.testing.embedded.timeline import Timeline
 from kohort.testing.embedded.topic_records import find_topic
+from kohort.testing.embedded.traffic_recorder import Recordings
 from kohort.types import Instant, TopicPartition
 
 DEFAULTS: Final[Mapping[str, object]] = {
@@ -57,11 +58,12 @@ class EmbeddedServer:
         self.clients = Clients()
         self.timeline = Timeline(self.clock)
         self.faults = Faults(self._fault_met)
+        self.recordings = Recordings(loop)
         self.broker = self._new_broker()
-        loop.on_jump = self._keep_sessions
+        loop.on_jump = self._time_advanced
 
     def _new_broker(self) -> Broker:
-        hook = RequestHook(self.clients, self.faults)
+        hook = RequestHook(self.clients, self.faults, self.recordings)
         return Broker(Config(self._settings), clock=self.clock, intercept=hook)
 
     async def start(self) -> None:
@@ -128,6 +130,24 @@ class EmbeddedServer:
         for partition, error in response.results:
             if error:
                 raise KafkaError(error, f"{group} cannot commit {TopicPartition(*partition)}")
+
+    async def pass_time(self, seconds: float, *, to_next_timer: bool = False) -> None:
+        """Let time pass that clients see, too: members without heartbeats expire.
+
+        `to_next_timer`: at most `seconds`, and no more than until the next timer.
+        """
+        self.loop.on_jump = self.recordings.advanced
+        try:
+            if to_next_timer:
+                await self.loop.advance_to_next_timer(self.loop.time() + seconds)
+            else:
+                await self.loop.advance(seconds)
+        finally:
+            self.loop.on_jump = self._time_advanced
+
+    def _time_advanced(self, ms: int) -> None:
+        self.recordings.advanced(ms)
+        self._keep_sessions(ms)
 
     def _keep_sessions(self, ms: int) -> None:
         """Give connected members as much time as has passed: their clients do not see it pass.

@@ -7,18 +7,22 @@ from kohort.protocol.framing import MalformedError
 from kohort.protocol.messages import decode_request
 from kohort.server.net import Dispatch, Exchange
 from kohort.testing.embedded.clients import MEMBER_APIS, Clients
-from kohort.testing.embedded.exchanges import ObservedExchange
 from kohort.testing.embedded.faults import Faults, Intercepted, Served
+from kohort.testing.embedded.traffic_recorder import Recordings
 
 _UNREADABLE: Final = object()
 
 
 class RequestHook:
-    """Cuts off killed clients, and lets requests meet faults: the `intercept` of a `Broker`."""
+    """The `intercept` of a `Broker`.
 
-    def __init__(self, clients: Clients, faults: Faults) -> None:
+    Records requests, cuts off killed clients, and lets requests meet faults.
+    """
+
+    def __init__(self, clients: Clients, faults: Faults, recordings: Recordings) -> None:
         self._clients = clients
         self._faults = faults
+        self._recordings = recordings
 
     def __call__(self, dispatch: Dispatch) -> Dispatch:
         def dispatch_observed(exchange: Exchange, frame: bytes, body_at: int) -> Served:
@@ -29,15 +33,15 @@ class RequestHook:
     def _serve(self, dispatch: Dispatch, exchange: Exchange, frame: bytes, body_at: int) -> Served:
         api_key = exchange.api_key
         names_members, concerns_faults = api_key in MEMBER_APIS, self._faults.concern(api_key)
+        observed = self._recordings.observe(exchange, frame)
         request = None
         if names_members or concerns_faults:
             request = _decoded(exchange, frame, body_at)
         if request is _UNREADABLE:  # the server refuses it
-            return dispatch(exchange, frame, body_at)
-        if not self._clients.admit(exchange, request if names_members else None):
+            return dispatch(observed, frame, body_at)
+        if not self._clients.admit(observed, request if names_members else None):
             return None
-        observed = ObservedExchange.of(exchange)
-        fault = self._faults.meet(exchange, request) if concerns_faults else None
+        fault = self._faults.meet(observed, request) if concerns_faults else None
         if fault is None:
             return dispatch(observed, frame, body_at)
         return fault.effect(Intercepted(dispatch, observed, frame, body_at, request))

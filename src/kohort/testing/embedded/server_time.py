@@ -40,6 +40,7 @@ class ServerTimeLoop(asyncio.SelectorEventLoop):
         self._ahead_s = 0.0
         self._stands_at: float | None = None
         self._is_frozen = False
+        self._creep_s = CREEP_S
         self._until: float | None = None
         self._stops_at_next_timer = False
         self._arrived: asyncio.Future[None] | None = None
@@ -55,9 +56,15 @@ class ServerTimeLoop(asyncio.SelectorEventLoop):
             return self._stands_at
         return time.monotonic() + self._ahead_s
 
-    def freeze(self) -> None:
-        """Stop the clock, until `resume`."""
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the clock stands still until `resume`."""
+        return self._is_frozen
+
+    def freeze(self, *, creeps: bool = True) -> None:
+        """Stop the clock, until `resume`; with `creeps`, short waits happen nevertheless."""
         self._stands_at, self._is_frozen = self.time(), True
+        self._creep_s = CREEP_S if creeps else 0.0
 
     def resume(self) -> None:
         """Let the clock run again, from where it stands."""
@@ -115,7 +122,7 @@ class ServerTimeLoop(asyncio.SelectorEventLoop):
             if not events:
                 self._jump(timeout)
             return events
-        if timeout is None or timeout > CREEP_S:
+        if timeout is None or timeout > self._creep_s:
             return select(None)
         events = select(timeout)
         if not events:

@@ -6,6 +6,7 @@ predicate of a fault is bound to the process of the server.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import KohortError
@@ -84,6 +85,28 @@ async def commit(
     await server.commit(group, offsets)
 
 
+# --- recordings ---
+
+
+def start_recording(server: EmbeddedServer, path: str, redact_values: bool = False) -> None:
+    """Record all requests and responses to a new file. Raises RecordingError if it exists.
+
+    `redact_values` replaces keys, values and header values of records by pseudonyms of the same
+    length; secrets are removed always.
+    """
+    server.recordings.start(Path(path), redact_values=redact_values)
+
+
+def stop_recording(server: EmbeddedServer, path: str) -> None:
+    """End the recording to a file. Idempotent. Raises RecordingError if it was not written."""
+    server.recordings.stop(Path(path))
+
+
+def request_count(server: EmbeddedServer) -> int:
+    """Number of requests that the server has begun to handle."""
+    return server.broker.listener.metrics.requests.total()
+
+
 # --- clients ---
 
 
@@ -120,9 +143,18 @@ def time(server: EmbeddedServer) -> float:
     return server.loop.time()
 
 
-def freeze(server: EmbeddedServer) -> None:
-    """Stop the server's time, until `resume`; only `advance` moves it on."""
-    server.loop.freeze()
+def freeze(server: EmbeddedServer, creeps: bool = True) -> None:
+    """Stop the server's time, until `resume`; only `advance` moves it on.
+
+    With `creeps`, waits of at most 25 ms happen nevertheless: a server without them would not
+    respond to all requests.
+    """
+    server.loop.freeze(creeps=creeps)
+
+
+def is_frozen(server: EmbeddedServer) -> bool:
+    """Whether the server's time is stopped."""
+    return server.loop.is_frozen
 
 
 def resume(server: EmbeddedServer) -> None:
@@ -138,6 +170,14 @@ async def advance(server: EmbeddedServer, seconds: float) -> None:
     """
     server.timeline.add(f"advance by {seconds:g} s")
     await server.loop.advance(seconds + SETTLE_S)
+
+
+async def pass_time(server: EmbeddedServer, seconds: float, to_next_timer: bool = False) -> None:
+    """As `advance`, but members that send no heartbeats expire though they are connected.
+
+    `to_next_timer`: at most `seconds`, and no more than until the next timer.
+    """
+    await server.pass_time(seconds, to_next_timer=to_next_timer)
 
 
 async def advance_to_next_timer(server: EmbeddedServer, at_most: float) -> None:
