@@ -1,8 +1,8 @@
 """Every command line of the pages that need one server is run; each ends well.
 
 Servers start and stop. `make` shows what it would do, `kohort conformance` the scenarios that it
-would play, and the options of `kohort spark` and `kohort history` are read: tests of their own run
-these. Scripts of `kohort completion` are not installed.
+would play, and the options of `kohort spark`, `kohort history`, `kohort record` and `kohort replay`
+are read: tests of their own run these. Scripts of `kohort completion` are not installed.
 """
 
 import argparse
@@ -13,11 +13,12 @@ import pytest
 
 from docs.blocks import ROOT, Block, run_by
 from docs.shell import Shell, commands, words
-from kohort.cli import app, history, spark
+from kohort.cli import app, history, record, replay, spark
 from kohort.cli.spark_commands import kafka_options
 from kohort.testing.server_process import ServerProcess
 from kohort_conformance import command as kohort_conformance
 
+RECORDINGS = {"record": record, "replay": replay}
 TOPICS = ("orders", "booked", "audit")
 
 
@@ -76,6 +77,10 @@ def run(shell: Shell, line: str) -> None:
     elif arguments[0] == "history":
         parser = argparse.ArgumentParser()
         history.add_arguments(parser)
+        parser.parse_args(arguments[1:])
+    elif arguments[0] in RECORDINGS:
+        parser = argparse.ArgumentParser()
+        RECORDINGS[arguments[0]].add_arguments(parser)
         parser.parse_args(arguments[1:])
     elif arguments[0] == "spark":
         parser = argparse.ArgumentParser()

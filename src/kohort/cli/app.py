@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "produce": "send lines or files as records, with the options of kcat",
     "spark": "write topics to Parquet or Delta tables with Spark",
     "history": "collect the history of groups in tables with Spark, and show it",
+    "record": "record the traffic between clients and any Kafka to a file",
+    "replay": "send the requests of a recording again, and compare the responses",
     "conformance": "compare a server's responses with Apache Kafka's, field by field",
     "completion": "print a completion script for bash, zsh or fish",
 }

@@ -44,6 +44,10 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "into the directory, or a group has members (import), or incomplete: compaction has removed\n"
     "records that the answer needs, or rows are unknown (import); 130 or 143 a signal ended a\n"
     "build",
+    "record": "0 ended by a signal; 1 the file could not be written; 2 wrong options, a file that\n"
+    "exists, or an address in use",
+    "replay": "0 all responses are as recorded; 1 failed: no broker, a damaged file; 2 wrong\n"
+    "options; 3 some responses differ",
     "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
     "completion": "0 done; 1 standard output failed; 2 wrong options",
 }
