@@ -30,7 +30,7 @@ def test_every_example_prints_what_the_page_says(serve: Serve, tmp_path: Path) -
 
 def test_every_option_that_the_page_names_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     commands = (
-        *("consume", "produce"),
+        *("consume", "produce", "record", "replay"),
         *(f"groups {name}" for name in SUBCOMMANDS),
         *(f"topics {name}" for name in topics.SUBCOMMANDS),
         *(f"configs {name}" for name in configs.SUBCOMMANDS),

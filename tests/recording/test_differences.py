@@ -242,7 +242,7 @@ def test_machines_load_and_order_do_not_count(recorded: Any, live: Any) -> None:
         ),
     ],
 )
-def test_behaviour_counts(recorded: Any, live: Any, path: str) -> None:
+def test_another_behaviour_is_a_difference(recorded: Any, live: Any, path: str) -> None:
     assert fields(IdMapping(), "metadata", 9, recorded, live) == [path]
 
 

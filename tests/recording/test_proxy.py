@@ -72,7 +72,7 @@ async def client_of(kafka: AsyncEmbeddedKafka, path: Path) -> AsyncIterator[Admi
         yield Admin(cluster)
 
 
-async def test_everything_of_a_client_comes_through_the_proxy(tmp_path: Path) -> None:
+async def test_all_requests_of_a_client_come_through_the_proxy(tmp_path: Path) -> None:
     path = tmp_path / "recording.jsonl"
     async with AsyncEmbeddedKafka() as kafka:
         kafka.topic("orders")
@@ -207,8 +207,7 @@ async def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
         reader, writer = await asyncio.open_connection(*proxy.address)
         assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
-        with pytest.raises(RecordingError, match="No space left on device"):
-            await proxy.failure
+        assert "No space left on device" in await proxy.failure
 
 
 def with_one_address(message_type: Any) -> Any:

@@ -264,7 +264,7 @@ def test_recordings_of_failed_tests_are_kept(tmp_path: Path) -> None:
         assert (result.differences, result.responses > 3) == ([], True)
 
 
-def test_nothing_is_recorded_without_the_option(tmp_path: Path) -> None:
+def test_a_run_without_the_option_records_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_recorded.py").write_text(RECORDED_TESTS)
     assert run_pytest(tmp_path)[0] == 1
     assert not list(tmp_path.glob("**/*.jsonl"))

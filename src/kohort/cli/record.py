@@ -91,7 +91,7 @@ async def _forward_until(stop: asyncio.Event, proxy: Proxy) -> None:
         print_message(f"recording; bootstrap server for clients: {host}:{port}")
         await asyncio.wait((stopped, proxy.failure), return_when=asyncio.FIRST_COMPLETED)
         if proxy.failure.done():
-            proxy.failure.result()
+            raise RecordingError(proxy.failure.result())
     finally:
         stopped.cancel()
         await proxy.__aexit__()

@@ -58,8 +58,8 @@ class Proxy:
         """Listeners by the broker to which they forward; None: the bootstrap servers."""
         self._opening = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Raises RecordingError when the file cannot be written; the proxy is useless then."""
+        self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why the file cannot be written any more; the proxy is useless then."""
 
     async def __aenter__(self) -> Self:
         """Listen. Raises KohortError if the address cannot be used."""
@@ -98,7 +98,7 @@ class Proxy:
                 await self._forward(reader, writer, node, broker)
             except RecordingError as error:
                 if not self.failure.done():
-                    self.failure.set_exception(error)
+                    self.failure.set_result(str(error))
             finally:
                 writer.close()
 

@@ -9,7 +9,7 @@ itself.
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -257,14 +257,11 @@ class _Player:
             max_in_flight_requests_per_connection=2**20,
             connections_max_idle_ms=_NO_TIMEOUT_MS,
         )
-        failed: BrokerUnreachableError | None = None
-        for address in self._config.servers if known is None else (known,):
-            try:
+        *others, last = self._config.servers if known is None else (known,)
+        for address in others:
+            with suppress(BrokerUnreachableError):
                 return await Connection.open(address, config)
-            except BrokerUnreachableError as error:
-                failed = error
-        assert failed is not None
-        raise failed
+        return await Connection.open(last, config)
 
     # --- responses
 

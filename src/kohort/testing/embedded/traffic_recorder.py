@@ -25,7 +25,7 @@ class TrafficRecorder:
         self._recorder = Recorder(path, loop.time, redact_values=redact_values)
         self._numbers: dict[Connection, int] = {}
         self._hung_up: set[Connection] = set()
-        self._failure: RecordingError | None = None
+        self._failure: str | None = None
 
     def request(self, connection: Connection, frame: bytes) -> None:
         """A request is about to be handled."""
@@ -35,7 +35,7 @@ class TrafficRecorder:
                 connection.when_closed(self._closed)
             self._recorder.request(self._numbers[connection], frame)
         except RecordingError as error:
-            self._failure = error
+            self._failure = str(error)
 
     def response(self, connection: Connection, frame: bytes) -> None:
         """A response is about to be sent."""
@@ -43,7 +43,7 @@ class TrafficRecorder:
             if connection in self._numbers:
                 self._recorder.response(self._numbers[connection], frame)
         except RecordingError as error:
-            self._failure = error
+            self._failure = str(error)
 
     def hung_up(self, connection: Connection) -> None:
         """The server closes the connection instead of a response."""
@@ -54,14 +54,14 @@ class TrafficRecorder:
         try:
             self._recorder.advanced(seconds)
         except RecordingError as error:
-            self._failure = error
+            self._failure = str(error)
 
     def close(self) -> None:
         """Close the file. Raises RecordingError if something was not written."""
         self._numbers.clear()
         self._recorder.close()
         if self._failure is not None:
-            raise self._failure
+            raise RecordingError(self._failure)
 
     def _closed(self, connection: Connection) -> None:
         by_server = connection in self._hung_up
@@ -72,7 +72,7 @@ class TrafficRecorder:
         try:
             self._recorder.closed(number, by_server=by_server)
         except RecordingError as error:
-            self._failure = error
+            self._failure = str(error)
 
 
 class Recordings:
