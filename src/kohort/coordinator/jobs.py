@@ -39,17 +39,18 @@ class ResolveRegexes:
     may_describe: MayDescribe | None = None
 
     def steps(self, names: Iterable[str], matched: dict[str, tuple[str, ...]]) -> Iterator[None]:
-        """Put the result into `matched`, in steps of 1 µs to some milliseconds.
+        """Put the result into `matched`, in steps of 1 µs to some milliseconds each.
 
         An expression that only Kafka accepts (in a log that Kafka wrote) matches nothing.
         """
         for regex in self.regexes:
             matching: list[str] = []
             with suppress(RegularExpressionError):
-                matches = RegularExpression(regex).matches
+                expression = RegularExpression(regex)
                 yield
                 for name in names:
-                    if matches(name) and (self.may_describe is None or self.may_describe(name)):
+                    matches = yield from expression.steps(name)
+                    if matches and (self.may_describe is None or self.may_describe(name)):
                         matching.append(name)
                     yield
             matched[regex] = tuple(sorted(matching))

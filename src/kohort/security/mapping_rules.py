@@ -79,8 +79,10 @@ class MappingRules:
 
 
 def _new_rule(match: re.Match[str]) -> _Rule:
-    import re2  # imported late, because few servers need it
-
+    try:
+        import re2  # few servers need it
+    except ImportError:
+        raise ValueError("rules need google-re2: pip install 'kohort[re2]'") from None
     options = re2.Options()
     options.log_errors = False
     try:
