@@ -1,7 +1,8 @@
 # Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint audit bench interop clients conformance record chaos fuzz kernels clean
+.PHONY: help run test test-long lint audit bench interop clients conformance record chaos simulate \
+	fuzz kernels clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -62,6 +63,8 @@ help:
 	@echo "                  kill Spark queries of a group 50 times, exactly-once ones 100 times;"
 	@echo "                  check that every guarantee held"
 	@echo "                  KAFKA=yes: exactly-once ones on an Apache Kafka, too"
+	@echo "make simulate     run server and client on simulated time with random faults, 100,000 steps;"
+	@echo "                  STEPS=1000000 for more, SEED=42 for the same ones again"
 	@echo "make fuzz         feed broken bytes to the wire, the decoders, the logs: a million inputs"
 	@echo "make kernels      compile the kernels of kohort.columnar by numba, after a change of them: on"
 	@echo "                  Linux with x86-64, whose machine code the repository has"
@@ -131,6 +134,9 @@ chaos: $(INSTALLED)
 		tests/spark/test_exactly_once_chaos.py $(if $(KAFKA),,-k KohortServer)
 	KOHORT_SPARK_STRIKES=500 $(BIN)/pytest -m "clients and long" -rs \
 		tests/spark/test_exactly_once_in_a_session.py $(if $(KAFKA),,-k KohortServer)
+
+simulate: $(INSTALLED)
+	$(BIN)/python -m kohort.testing.simulation $(if $(STEPS),--steps $(STEPS)) $(if $(SEED),--seed $(SEED))
 
 # A million inputs, guided by coverage where `atheris` has a wheel for this Python.
 fuzz: $(INSTALLED)

@@ -13,6 +13,7 @@ CLIENTS = {
     "test_confluent_kafka.py": "confluent_kafka",
     "test_kafka_python.py": "kafka",
     "test_kohort_client.py": "kohort",
+    "test_simulation.py": "kohort",
 }
 
 

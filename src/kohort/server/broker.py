@@ -60,8 +60,10 @@ from kohort.server.net import (
     Dispatch,
     Dispatcher,
     HandlerModule,
+    Listen,
     Listeners,
     ensure_can_listen,
+    listen_on,
 )
 from kohort.server.replicas import GroupTopics, Topics
 from kohort.server.services import Services, random_ids
@@ -108,6 +110,8 @@ class Broker:
         shared: ClusterBackend | None = None,
         sockets: Path | None = None,
         intercept: Callable[[Dispatch], Dispatch] | None = None,
+        logs: Callable[[], LogDirectory] | None = None,
+        listen: Listen = listen_on,
     ) -> None:
         """`worker`: this server is one of several, and `config` is that of this one.
 
@@ -116,6 +120,7 @@ class Broker:
         PostgreSQL, it is the database.
 
         `intercept` replaces the function that handles each request; a test kit can refuse requests.
+        `logs` opens the logs in place of `storage`, and `listen` the sockets of the listeners.
         """
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
@@ -125,7 +130,7 @@ class Broker:
         self.certificates = Certificates(self.config)
         self._cluster: ClusterRole
         if shared is None:
-            self._cluster = LocalNode(self.config, self.clock, worker)
+            self._cluster = LocalNode(self.config, self.clock, worker, logs)
         else:
             self._cluster = SharedNode(
                 shared,
@@ -135,7 +140,8 @@ class Broker:
                 self.certificates,
                 http_socket=None if worker is None else worker.http_socket,
             )
-        self.listener = Listeners(ConnectionLimits.of(self.config))
+        self.listener = Listeners(ConnectionLimits.of(self.config), listen)
+        self._listen = listen
         self._intercept = intercept
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
@@ -170,7 +176,7 @@ class Broker:
     async def start(self) -> None:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
-            await ensure_can_listen(self.config)
+            await ensure_can_listen(self.config, listen=self._listen)
             await self._open_storage()
             self._open_audit_log()
             self._open_groups()

@@ -1,4 +1,4 @@
-"""The test kit: Kafka in the test process, as a process, and its parts on clocks of the test.
+"""The test kit: Kafka in the test process, as a process, simulated, and parts on a test's clock.
 
     from kohort.testing import EmbeddedKafka
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kohort.testing.embedded.embedded_kafka import EmbeddedKafka
     from kohort.testing.nodes import Node, Nodes
     from kohort.testing.server_process import ServerProcess, ServerProcessError
+    from kohort.testing.simulation.faults import Fault
+    from kohort.testing.simulation.runner import SimulationError, SimulationResult, simulate
+    from kohort.testing.simulation.simulation import Simulation
     from kohort.testing.unittest_mixin import KafkaTestMixin
 
 _MODULES: Final = {
@@ -22,12 +25,17 @@ _MODULES: Final = {
     "Bench": "kohort.testing.bench",
     "Call": "kohort.testing.bench",
     "EmbeddedKafka": "kohort.testing.embedded.embedded_kafka",
+    "Fault": "kohort.testing.simulation.faults",
     "KafkaTestMixin": "kohort.testing.unittest_mixin",
     "Node": "kohort.testing.nodes",
     "Nodes": "kohort.testing.nodes",
     "RemoteKafka": "kohort.testing.control.remote_kafka",
     "ServerProcess": "kohort.testing.server_process",
     "ServerProcessError": "kohort.testing.server_process",
+    "Simulation": "kohort.testing.simulation.simulation",
+    "SimulationError": "kohort.testing.simulation.runner",
+    "SimulationResult": "kohort.testing.simulation.runner",
+    "simulate": "kohort.testing.simulation.runner",
 }
 
 __all__ = [
@@ -35,12 +43,17 @@ __all__ = [
     "Bench",
     "Call",
     "EmbeddedKafka",
+    "Fault",
     "KafkaTestMixin",
     "Node",
     "Nodes",
     "RemoteKafka",
     "ServerProcess",
     "ServerProcessError",
+    "Simulation",
+    "SimulationError",
+    "SimulationResult",
+    "simulate",
 ]
 
 # Type checkers take a module with __getattr__ for one that has any name.

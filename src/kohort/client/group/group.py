@@ -22,7 +22,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from random import Random
+from random import uniform
 from typing import Any, Generic, Self, Unpack, cast
 
 from kohort.client.cluster import Cluster, open_cluster
@@ -146,7 +146,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             cluster,
             fetcher,
             self._subscription,
-            Random().uniform,
+            uniform,
             deserializers=self._deserializers,
         )
 

@@ -1,5 +1,6 @@
 """Local node: a server with logs of its own, in a data directory or in memory."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -25,11 +26,18 @@ class LocalNode:
     Worker 0 is the controller: it has the metadata log, and knows the directories of all workers.
     """
 
-    def __init__(self, config: Config, clock: Clock, worker: Worker | None) -> None:
-        """`worker` is None for a server alone."""
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        worker: Worker | None,
+        logs: Callable[[], LogDirectory] | None = None,
+    ) -> None:
+        """`worker` is None for a server alone. `logs` opens its logs in place of `storage`."""
         self._config = config
         self._clock = clock
         self._worker = worker
+        self._logs = logs
         self._index, self._count = (0, 1) if worker is None else (worker.index, worker.count)
         self._node_id: int = config["node.id"]
         self.node_socket = None if worker is None else worker.socket_of(worker.index)
@@ -55,6 +63,8 @@ class LocalNode:
 
         `opened` closes the connections to it. Raises OSError, KohortError.
         """
+        if self._logs is not None:
+            return self._logs()
         if self._follower is None:
             return open_directory(self._config, None, self._count, self._first_epoch())
         opened.callback(self._follower.close)

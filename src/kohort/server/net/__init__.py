@@ -17,7 +17,7 @@ from kohort.server.net.repeated_requests import (
     SameRequest,
 )
 from kohort.server.net.request_queue import READ_AHEAD, RequestQueue
-from kohort.server.net.sockets import close_all, listen_on, listen_on_path
+from kohort.server.net.sockets import Listen, close_all, listen_on, listen_on_path
 
 __all__ = [
     "AFTER_CORRELATION_ID",
@@ -33,6 +33,7 @@ __all__ = [
     "FailedLogins",
     "FastPath",
     "HandlerModule",
+    "Listen",
     "ListenerStatistics",
     "Listeners",
     "Protection",

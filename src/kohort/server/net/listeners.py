@@ -22,7 +22,7 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.request_memory import RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
 from kohort.server.net.response_memory import ResponseMemory
-from kohort.server.net.sockets import close_all, listen_on, listen_on_path, local_principal
+from kohort.server.net.sockets import Listen, close_all, listen_on, listen_on_path, local_principal
 from kohort.server.throttling import Throttling
 
 LOCAL_LISTENER: Final = "LOCAL"
@@ -70,7 +70,9 @@ class ListenerStatistics:
 class Listeners:
     """Listens from `bind`, and accepts connections from `serve` to `close`."""
 
-    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+    def __init__(self, limits: ConnectionLimits | None = None, listen: Listen = listen_on) -> None:
+        """`listen` opens the sockets of addresses."""
+        self._listen = listen
         self._limits = ConnectionLimits() if limits is None else limits
         self._log = RateLimitedLog(logger)
         self._connections = OpenConnections(self._limits, self._log)
@@ -91,7 +93,7 @@ class Listeners:
 
     async def bind(self, config: ListenerConfig, protection: Protection = UNPROTECTED) -> Address:
         """Listen on an address and return it. Raises OSError."""
-        address, sockets = await listen_on(config.address)
+        address, sockets = await self._listen(config.address)
         advertised = address if config.advertised == config.address else config.advertised
         endpoint = Endpoint(
             listener=config.name,

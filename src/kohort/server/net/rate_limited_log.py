@@ -12,9 +12,10 @@ PER_PERIOD: Final = 20
 class RateLimitedLog:
     """Logs up to `PER_PERIOD` lines per period, then says how many lines it dropped."""
 
-    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float] | None = None) -> None:
+        """`clock` is in seconds; None: `time.monotonic`."""
         self._logger = logger
-        self._clock = clock
+        self._clock = clock or time.monotonic
         self._period_ends = 0.0
         self._lines = 0
 

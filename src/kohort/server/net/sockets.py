@@ -7,10 +7,14 @@ import pwd
 import socket
 import stat
 import struct
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 from kohort.security import LOCAL, KafkaPrincipal
 from kohort.server.addresses import Address
+
+Listen: TypeAlias = Callable[[Address], Awaitable[tuple[Address, list[socket.socket]]]]
+"""The signature of `listen_on`."""
 
 BACKLOG: Final = 1024
 _CREDENTIALS: Final = struct.Struct("3i")

@@ -1,0 +1,1 @@
+"""The deterministic simulation of server and client."""
