@@ -156,6 +156,49 @@ def test_a_fault(kafka):
     assert "faults that no request has met" in output
 
 
+def test_a_test_that_failed_is_not_blamed_for_its_faults_too(tmp_path: Path) -> None:
+    (tmp_path / "test_failing.py").write_text(
+        """
+def test_a_failure(kafka, kafka_session):
+    kafka.drop("OffsetCommit")
+    kafka_session.drop("OffsetCommit")
+    raise RuntimeError("of the test")
+"""
+    )
+    code, output = run_pytest(tmp_path)
+    assert code == 1
+    assert "of the test" in output
+    assert "faults that no request has met" not in output
+
+
+def test_faults_and_frozen_time_of_a_shared_server_end_with_the_test(tmp_path: Path) -> None:
+    (tmp_path / "test_shared.py").write_text(
+        """
+import pytest
+
+@pytest.fixture(scope="session")
+def slow(kafka_session):
+    return kafka_session.delay("Fetch", seconds=1, times=None, required=False)
+
+def test_a_fault(kafka_session, slow):
+    kafka_session.drop("OffsetCommit")
+
+def test_frozen_time(kafka_session, slow):
+    kafka_session.freeze()
+
+def test_the_faults_of_fixtures_stay(kafka_session, slow):
+    assert slow.met == 0
+    checkpoint = kafka_session.checkpoint()
+    assert len(checkpoint.faults) == 1
+    assert not checkpoint.is_frozen
+"""
+    )
+    code, output = run_pytest(tmp_path)
+    assert code == 1
+    assert "3 passed, 1 error" in output
+    assert "ERROR test_shared.py::test_a_fault - AssertionError: faults that no" in output
+
+
 def test_wrong_marks_are_usage_errors(tmp_path: Path) -> None:
     (tmp_path / "test_wrong.py").write_text(
         """
@@ -169,6 +212,21 @@ def test_a_typo(kafka):
     code, output = run_pytest(tmp_path)
     assert code != 0
     assert "takes settings= and disk=" in output
+
+
+def test_settings_of_marks_are_mappings(tmp_path: Path) -> None:
+    (tmp_path / "test_wrong.py").write_text(
+        """
+import pytest
+
+@pytest.mark.kafka(settings=5)
+def test_a_number(kafka):
+    pass
+"""
+    )
+    code, output = run_pytest(tmp_path)
+    assert code != 0
+    assert "takes a mapping as settings" in output
 
 
 def test_the_workers_of_xdist_share_nothing(tmp_path: Path) -> None:

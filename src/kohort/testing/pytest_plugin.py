@@ -27,7 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kohort.testing.embedded.async_embedded_kafka import AsyncEmbeddedKafka
-    from kohort.testing.embedded.controls import Controls
+    from kohort.testing.embedded.controls import Checkpoint, Controls
     from kohort.testing.embedded.embedded_kafka import EmbeddedKafka
 
 _CONTROLS: Final = "kohort.testing.embedded.controls"
@@ -35,6 +35,8 @@ _HAS_FAILED: Final = pytest.StashKey[bool]()
 """Of a test, and of the module and session of a test: one has failed."""
 _RECORDINGS: Final = pytest.StashKey[int]()
 """Number of servers of a test, module or session that were recorded."""
+_BEFORE: "Final[pytest.StashKey[dict[Controls, Checkpoint]]]" = pytest.StashKey()
+"""The servers of a test before it."""
 _LONGEST_NAME: Final = 150
 
 
@@ -175,7 +177,10 @@ def _marked(node: Any) -> tuple[dict[str, object], bool]:
         unknown = mark.kwargs.keys() - {"settings", "disk"}
         if unknown or mark.args:
             raise pytest.UsageError(f"@pytest.mark.kafka takes settings= and disk=, not {mark!r}")
-        settings |= mark.kwargs.get("settings", {})
+        marked = mark.kwargs.get("settings", {})
+        if not isinstance(marked, Mapping):
+            raise pytest.UsageError(f"@pytest.mark.kafka takes a mapping as settings, not {mark!r}")
+        settings |= marked
         disk = mark.kwargs.get("disk", disk)
     return settings, disk
 
@@ -184,6 +189,8 @@ def _marked(node: Any) -> tuple[dict[str, object], bool]:
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     """Add the timeline of each server to the report of a test that failed."""
     report: pytest.TestReport = yield
+    if report.when == "setup":
+        item.stash[_HAS_FAILED] = False  # a test may run several times
     if report.failed:
         for node in item.listchain():
             node.stash[_HAS_FAILED] = True
@@ -194,14 +201,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Remember the servers as they are before the test, for servers of several tests."""
+    item.stash[_BEFORE] = {controls: controls.checkpoint() for controls in _servers_of(item)}
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Any:
-    """Let clients that the test has killed close, and later tests use their client ids."""
+    """Let clients that the test has killed close; undo kills, faults and frozen time after it."""
+    before = item.stash.get(_BEFORE, {})
     for controls in _servers_of(item):
         controls.let_killed_leave()
-    result = yield
-    for controls in _servers_of(item):
-        controls.revive()
-    return result
+        if controls in before and item.stash.get(_HAS_FAILED, False):
+            controls.restore(before[controls], verify=False)  # its failure is the report
+    try:
+        return (yield)
+    finally:
+        for controls, checkpoint in before.items():
+            if controls.is_running:
+                controls.revive()
+                controls.restore(checkpoint)
 
 
 def _servers_of(item: pytest.Item) -> "list[Controls]":
@@ -210,4 +230,5 @@ def _servers_of(item: pytest.Item) -> "list[Controls]":
     if module is None:
         return []
     values = getattr(item, "funcargs", {}).values()
-    return [value for value in values if isinstance(value, module.Controls) and value.is_running]
+    controls = [value for value in values if isinstance(value, module.Controls)]
+    return list({each.bootstrap: each for each in controls if each.is_running}.values())

@@ -153,6 +153,7 @@ ROUTES: Final = (
     Route("GET", f"{BROKER}/time", verbs.time),
     Route("POST", f"{BROKER}/advance", verbs.advance),
     Route("POST", f"{BROKER}/advance_to_next_timer", verbs.advance_to_next_timer),
+    Route("GET", f"{BROKER}/is_frozen", verbs.is_frozen),
     Route("POST", f"{BROKER}/freeze", verbs.freeze),
     Route("POST", f"{BROKER}/resume", verbs.resume),
     Route("POST", f"{BROKER}/restart", verbs.restart),

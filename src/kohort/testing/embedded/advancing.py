@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kohort.testing.embedded import verbs
+from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.running_server import ControlledServer
 
 
@@ -13,6 +13,8 @@ def advance_until(
 
     Raises AssertionError after `at_most_s` seconds of the server's time.
     """
+    arguments.function("predicate", predicate)
+    arguments.seconds("at_most_seconds", at_most_s)
     end = server.call(verbs.time) + at_most_s
     while not predicate():
         if server.call(verbs.time) >= end:

@@ -13,10 +13,11 @@ work meanwhile.
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
+from kohort.errors import KohortError
 from kohort.recording import ReplayResult
-from kohort.testing.embedded import verbs
+from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.conditions import Condition
 from kohort.testing.embedded.controls import Controls
 from kohort.testing.embedded.embedded_kafka import (
@@ -26,6 +27,9 @@ from kohort.testing.embedded.embedded_kafka import (
 )
 from kohort.testing.embedded.group_state import GroupState
 from kohort.testing.embedded.groups import GroupReader
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class AsyncGroup(GroupReader):
@@ -46,8 +50,8 @@ class AsyncGroup(GroupReader):
         """
         __tracebackhide__ = True
         condition = Condition(state=state, members=members, committed=committed)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
+        loop = _running_loop()
+        deadline = loop.time() + arguments.seconds("timeout", timeout)
         while not condition.holds(group := self.read()):
             if loop.time() > deadline:
                 raise condition.failure(group, timeout)
@@ -67,7 +71,7 @@ class AsyncEmbeddedKafka(Controls):
         return shared
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._open)
+        await _in_thread(self._start)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -75,7 +79,7 @@ class AsyncEmbeddedKafka(Controls):
             if kind is None:
                 self.verify_faults()
         finally:
-            await asyncio.to_thread(self._close)
+            await _in_thread(self._close)
 
     def group(self, group_id: str) -> AsyncGroup:
         """A group, which need not exist."""
@@ -83,18 +87,34 @@ class AsyncEmbeddedKafka(Controls):
 
     async def restart(self) -> None:
         """As `EmbeddedKafka.restart`."""
-        await asyncio.to_thread(self._server.run, verbs.restart)
+        await _in_thread(self._server.run, verbs.restart)
 
     async def advance(self, seconds: float) -> None:
         """As `EmbeddedKafka.advance`."""
-        await asyncio.to_thread(self._advance, seconds)
+        await _in_thread(self._advance, seconds)
 
     async def advance_until(
         self, predicate: Callable[[], object], *, at_most_seconds: float = 3_600
     ) -> None:
         """As `EmbeddedKafka.advance_until`; `predicate` is called in another thread."""
-        await asyncio.to_thread(self._advance_until, predicate, at_most_seconds)
+        await _in_thread(self._advance_until, predicate, at_most_seconds)
 
     async def replay(self, path: Path | str) -> ReplayResult:
         """As `EmbeddedKafka.replay`."""
-        return await asyncio.to_thread(self._replay, path)
+        return await _in_thread(self._replay, path)
+
+
+async def _in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    _running_loop()
+    return await asyncio.to_thread(function, *args, **kwargs)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    """The loop of the caller. Raises KohortError."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise KohortError(
+            "AsyncEmbeddedKafka needs an event loop of asyncio: on another one, such as that of "
+            "trio, call the methods of an EmbeddedKafka in a thread"
+        ) from None

@@ -2,19 +2,36 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from kohort.coordinator.classic import State
+from kohort.coordinator.consumer.group import ConsumerGroupState
+from kohort.errors import KohortError
+from kohort.testing.embedded import arguments
 from kohort.testing.embedded.group_state import GroupState
+
+_STATES: Final = {*map(str, State), *map(str, ConsumerGroupState)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """The fields that are not None have to hold together."""
+    """The fields that are not None have to hold together. Raises KohortError for wrong ones."""
 
     state: str | None
     members: int | None
     """Number of members."""
     committed: Mapping[tuple[str, int], int] | None
     """Offsets that have to be among the committed ones."""
+
+    def __post_init__(self) -> None:
+        if self.state is None and self.members is None and self.committed is None:
+            raise KohortError("wait for something: wait(state=…, members=…, committed=…)")
+        if self.state is not None:
+            arguments.one_of("state", self.state, _STATES)
+        if self.members is not None:
+            arguments.whole("members", self.members, least=0)
+        if self.committed is not None:
+            arguments.offsets(self.committed)
 
     def holds(self, group: GroupState) -> bool:
         """Whether the group meets it."""

@@ -1,13 +1,14 @@
 """The part of an embedded Kafka in which nothing waits for clients or for time."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import KohortError
 from kohort.recording import ReplayResult
-from kohort.testing.embedded import verbs
+from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.advancing import advance_until
 from kohort.testing.embedded.clients import identify
 from kohort.testing.embedded.fault_handle import FaultHandle
@@ -21,6 +22,15 @@ _killed: Final[list[object]] = []
 """Killed clients. One of librdkafka that has not polled a rebalance may not end, and then holds
 Python's lock.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a test can leave behind on a server."""
+
+    faults: frozenset[int]
+    """Numbers of the faults."""
+    is_frozen: bool
 
 
 class Controls:
@@ -38,15 +48,21 @@ class Controls:
     ) -> None:
         """`settings` are settings of the server by Kafka's names, added to those for tests.
 
-        Records are in memory, or in `directory`, where they survive `restart`.
+        Records are in memory, or in `directory`, where they survive `restart`. Raises KohortError.
         """
-        self._settings = dict(settings or {})
+        self._settings = arguments.mapping("settings", settings or {})
         self._directory = directory
         self._running: ControlledServer | None = None
         self._numbers = count(1)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.bootstrap if self._running else 'not started'}>"
+        state = "not started" if self._running is None else "closed"
+        return f"<{type(self).__name__} {self.bootstrap if self.is_running else state}>"
+
+    def _start(self) -> None:
+        if self.is_running:
+            raise KohortError(f"{self!r} is already started; a fixture starts and closes its own")
+        self._open()
 
     def _open(self) -> None:
         self._running = RunningServer(self._settings, self._directory)
@@ -80,7 +96,7 @@ class Controls:
 
     def name(self, prefix: str) -> str:
         """A name that no earlier call returned: for topics and groups of tests with one server."""
-        return f"{prefix}-{next(self._numbers)}"
+        return f"{arguments.text('prefix', prefix)}-{next(self._numbers)}"
 
     def topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
@@ -202,5 +218,34 @@ class Controls:
         self._server.call(verbs.clear_faults)
 
     def verify_faults(self) -> None:
-        """Raise AssertionError if there is a required fault that no request has met."""
-        self._server.call(verbs.verify_faults)
+        """Raise AssertionError for a required fault without a request, or whose `when` raised.
+
+        A Kafka that is closed has no faults.
+        """
+        if self.is_running:
+            self._server.call(verbs.verify_faults)
+
+    # --- servers of several tests ---
+
+    def checkpoint(self) -> Checkpoint:
+        """The faults and the mode of time at this moment, for `restore`."""
+        numbers = frozenset(fault.number for fault in self._server.call(verbs.faults))
+        return Checkpoint(numbers, self._server.call(verbs.is_frozen))
+
+    def restore(self, checkpoint: Checkpoint, *, verify: bool = True) -> None:
+        """Remove the faults that were set since, and let time run if it did.
+
+        With `verify`, raises AssertionError as `verify_faults` does, for these faults.
+        """
+        numbers = [
+            fault.number
+            for fault in self._server.call(verbs.faults)
+            if fault.number not in checkpoint.faults
+        ]
+        if not checkpoint.is_frozen:
+            self.resume()
+        try:
+            if verify:
+                self._server.call(verbs.verify_faults, numbers)
+        finally:
+            self._server.call(verbs.clear_faults, numbers)

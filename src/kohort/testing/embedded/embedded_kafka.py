@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from kohort.recording import ReplayResult
-from kohort.testing.embedded import verbs
+from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.conditions import Condition
 from kohort.testing.embedded.controls import Controls
 from kohort.testing.embedded.group_state import GroupState
@@ -45,7 +45,7 @@ class Group(GroupReader):
         """
         __tracebackhide__ = True
         condition = Condition(state=state, members=members, committed=committed)
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + arguments.seconds("timeout", timeout)
         while not condition.holds(group := self.read()):
             if time.monotonic() > deadline:
                 raise condition.failure(group, timeout)
@@ -60,7 +60,7 @@ class EmbeddedKafka(Controls):
 
     def start(self) -> Self:
         """Start the server; it serves when this returns. Raises KohortError."""
-        self._open()
+        self._start()
         return self
 
     def close(self) -> None:

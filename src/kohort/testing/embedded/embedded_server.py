@@ -1,5 +1,6 @@
 """The server of an `EmbeddedKafka`, on the event loop of its thread."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -13,10 +14,10 @@ from kohort.server.net import Exchange
 from kohort.testing.embedded.clients import Clients
 from kohort.testing.embedded.faults import Fault, Faults
 from kohort.testing.embedded.group_state import GroupState, read_group
+from kohort.testing.embedded.partitions import find_log
 from kohort.testing.embedded.request_hook import RequestHook
 from kohort.testing.embedded.server_time import ServerClock, ServerTimeLoop
 from kohort.testing.embedded.timeline import Timeline
-from kohort.testing.embedded.topic_records import find_topic
 from kohort.testing.embedded.traffic_recorder import Recordings
 from kohort.types import Instant, TopicPartition
 
@@ -59,6 +60,8 @@ class EmbeddedServer:
         self.timeline = Timeline(self.clock)
         self.faults = Faults(self._fault_met)
         self.recordings = Recordings(loop)
+        self._restarting = asyncio.Lock()
+        self._start_error: str | None = None
         self.broker = self._new_broker()
         loop.on_jump = self._time_advanced
 
@@ -83,11 +86,32 @@ class EmbeddedServer:
                 "records in memory do not survive a restart: use EmbeddedKafka(directory=…), or "
                 "mark the test with @pytest.mark.kafka(disk=True)"
             )
-        self._settings["listeners"] = self.listeners
+        async with self._restarting:
+            self.timeline.add("the server is restarted")
+            self._settings["listeners"] = self.listeners
+            was_frozen = self.loop.is_frozen
+            await self.stop()
+            self.faults.begin()
+            self.broker = self._new_broker()
+            try:
+                await self.start()
+            except KohortError as error:
+                self._start_error = str(error)
+                raise
+            if was_frozen:
+                self.loop.freeze()
+
+    async def serving(self) -> None:
+        """Wait for the end of a restart. Raises KohortError if it failed."""
+        async with self._restarting:
+            if self._start_error is not None:
+                raise KohortError(f"the embedded Kafka did not restart: {self._start_error}")
+
+    async def stop(self) -> None:
+        """Stop the broker. It waits for its clients, so time runs."""
+        self.loop.resume()
+        self.faults.end()
         await self.broker.close()
-        self.broker = self._new_broker()
-        await self.start()
-        self.timeline.add("the server was restarted")
 
     @property
     def listeners(self) -> str:
@@ -109,8 +133,8 @@ class EmbeddedServer:
 
     async def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit offsets of a group without members. Raises KafkaError."""
-        for topic, _ in offsets:
-            find_topic(self.broker, topic)
+        for topic, partition in offsets:
+            find_log(self.broker, topic, partition)
         committed = self.loop.create_future()
         self.broker.groups.submit(
             OffsetCommit(
@@ -127,9 +151,9 @@ class EmbeddedServer:
             )
         )
         response: OffsetCommitResponse = await committed
-        for partition, error in response.results:
+        for refused, error in response.results:
             if error:
-                raise KafkaError(error, f"{group} cannot commit {TopicPartition(*partition)}")
+                raise KafkaError(error, f"{group} cannot commit {TopicPartition(*refused)}")
 
     async def pass_time(self, seconds: float, *, to_next_timer: bool = False) -> None:
         """Let time pass that clients see, too: members without heartbeats expire.

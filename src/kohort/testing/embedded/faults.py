@@ -7,17 +7,19 @@ the faults in the order in which they were set, each at most one.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any, Final, TypeAlias, TypedDict
 
 from kohort.errors import ErrorCode, KohortError
 from kohort.protocol.apis import APIS, Api
+from kohort.protocol.message_classes import load_request_schema
 from kohort.server.net import Dispatch, Exchange
+from kohort.testing.embedded import arguments
 from kohort.testing.embedded.error_responses import REFUSABLE, error_response
 from kohort.testing.embedded.exchanges import CutExchange
-from kohort.util.text import did_you_mean, join_names
+from kohort.util.text import join_names
 
 Served: TypeAlias = Coroutine[Any, Any, None] | None
 """What still has to run until a request has ended."""
@@ -41,6 +43,8 @@ class Intercepted:
     body_at: int
     request: Any
     """The decoded request."""
+    stopping: asyncio.Event
+    """Set when the server stops."""
 
     def serve(self, exchange: Exchange | None = None) -> Served:
         """Have the server handle it."""
@@ -76,6 +80,21 @@ class Fault:
     met: int = 0
     number: int = 0
     """Number of the fault on its server, from 1."""
+    error: str | None = None
+    """What `when` raised; the fault meets no further request after it."""
+
+    def __post_init__(self) -> None:
+        """Raises KohortError for arguments of the wrong kind."""
+        if self.times is not None:
+            arguments.whole("times", self.times, least=1)
+        if self.client_id is not None:
+            arguments.text("client_id", self.client_id)
+        if self.when is not None:
+            arguments.function("when", self.when)
+        if self.group is not None:
+            arguments.text("group", self.group)
+            if not names_groups(self.api):
+                raise KohortError(f"group={self.group!r}: no {api_name(self.api)} names a group")
 
     def __str__(self) -> str:
         narrowed = "".join(
@@ -87,20 +106,30 @@ class Fault:
 
     def state(self) -> "FaultState":
         """The fault at this moment."""
-        return FaultState(number=self.number, text=str(self), required=self.required, met=self.met)
+        return FaultState(
+            number=self.number,
+            text=str(self),
+            required=self.required,
+            met=self.met,
+            error=self.error,
+        )
 
     @property
     def is_spent(self) -> bool:
         """Whether it meets no further request."""
-        return self.times is not None and self.met >= self.times
+        return self.error is not None or (self.times is not None and self.met >= self.times)
 
     def matches(self, exchange: Exchange, request: Any) -> bool:
-        """Whether a request of its API meets it. Raises what the test's predicate raises."""
-        return (
-            (self.client_id is None or exchange.client_id == self.client_id)
-            and (self.group is None or self.group in groups_of(request))
-            and (self.when is None or self.when(request))
-        )
+        """Whether a request of its API meets it; no request does if `when` raises."""
+        if self.client_id is not None and exchange.client_id != self.client_id:
+            return False
+        if self.group is not None and self.group not in groups_of(request):
+            return False
+        try:
+            return self.when is None or bool(self.when(request))
+        except Exception as error:  # of the test, which fails by it
+            self.error = repr(error)
+            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +143,8 @@ class FaultState:
     required: bool
     met: int
     """How many requests have met it."""
+    error: str | None
+    """What its `when` raised."""
 
 
 class Faults:
@@ -123,6 +154,7 @@ class Faults:
         self._faults: list[Fault] = []
         self._on_met = on_met
         self._numbers = count(1)
+        self.begin()
 
     def add(self, fault: Fault) -> "FaultState":
         fault.number = next(self._numbers)
@@ -133,9 +165,19 @@ class Faults:
         """All faults, in the order in which they were set."""
         return [fault.state() for fault in self._faults]
 
-    def clear(self) -> None:
-        """Remove all faults."""
-        self._faults.clear()
+    def remove(self, numbers: Sequence[int] | None) -> None:
+        """Remove the faults with these numbers, or all."""
+        self._faults = [
+            fault for fault in self._faults if numbers is not None and fault.number not in numbers
+        ]
+
+    def begin(self) -> None:
+        """The server is about to start."""
+        self.stopping = asyncio.Event()
+
+    def end(self) -> None:
+        """The server is about to stop: requests that wait for a fault are dropped."""
+        self.stopping.set()
 
     def concern(self, api_key: int) -> bool:
         """Whether a request of this API may meet a fault."""
@@ -152,26 +194,52 @@ class Faults:
         return None
 
 
+def verify(faults: Iterable[FaultState]) -> None:
+    """Raise AssertionError for a required fault that no request has met, or whose `when` raised."""
+    unmet = []
+    for fault in faults:
+        if fault.error is not None:
+            raise AssertionError(f"when of the fault {fault.text} raised {fault.error}")
+        if fault.required and not fault.met:
+            unmet.append(fault.text)
+    if unmet:
+        raise AssertionError(f"faults that no request has met (required=True): {'; '.join(unmet)}")
+
+
+_GROUP_FIELDS: Final = ("groups", "group_ids", "groups_names")
+_NAMES_GROUPS: Final = ("group_id", *_GROUP_FIELDS, "key_type")
+_GROUP_KEY: Final = 0
+"""`key_type` of a FindCoordinator for groups."""
+
+
+def names_groups(api: Api) -> bool:
+    """Whether requests of an API name groups, in one of the versions that are served."""
+    versions = (api.min_version, api.max_version)
+    schemas = (load_request_schema(api.key, version) for version in versions)
+    names = {field.name for schema in schemas for field in fields(schema)}
+    return not names.isdisjoint(_NAMES_GROUPS)
+
+
 def groups_of(request: Any) -> frozenset[str]:
     """The groups that a request names."""
-    entries = getattr(request, "groups", None) or ()
-    named = [getattr(entry, "group_id", entry) for entry in entries]
-    return frozenset([*named, *([request.group_id] if hasattr(request, "group_id") else ())])
+    named = [request.group_id] if hasattr(request, "group_id") else []
+    for name in _GROUP_FIELDS:
+        entries = getattr(request, name, None) or ()
+        named += (getattr(entry, "group_id", entry) for entry in entries)
+    if getattr(request, "key_type", None) == _GROUP_KEY:
+        named += getattr(request, "coordinator_keys", None) or [getattr(request, "key", "")]
+    return frozenset(named)
 
 
 def find_api(name: str) -> Api:
     """The API of Kafka's name. Raises KohortError."""
-    if name not in _BY_NAME:
-        raise KohortError(f"no API {name!r}{did_you_mean(name, _BY_NAME)}")
-    return _BY_NAME[name]
+    return _BY_NAME[arguments.one_of("API", name, _BY_NAME)]
 
 
 def find_error(name: str) -> ErrorCode:
     """The error code of Kafka's name. Raises KohortError."""
     names = {code.name.upper(): code for code in ErrorCode if code}
-    if name not in names:
-        raise KohortError(f"no error {name!r}{did_you_mean(name, names)}")
-    return names[name]
+    return names[arguments.one_of("error", name, names)]
 
 
 def refusal(api: Api, error: ErrorCode) -> Callable[[Intercepted], Served]:
@@ -195,13 +263,20 @@ def refusal(api: Api, error: ErrorCode) -> Callable[[Intercepted], Served]:
 
 
 def delaying(seconds: float) -> Callable[[Intercepted], Served]:
-    """Handle the request after so many seconds of the server's time."""
+    """Handle the request after so many seconds of the server's time.
+
+    The connection is cut if the server stops before.
+    """
 
     async def delay(met: Intercepted) -> None:
-        await asyncio.sleep(seconds)
-        later = met.serve()
-        if later is not None:
-            await later
+        try:
+            await asyncio.wait_for(met.stopping.wait(), seconds)
+        except TimeoutError:
+            later = met.serve()
+            if later is not None:
+                await later
+        else:
+            CutExchange.of(met.exchange).cut()
 
     return delay
 

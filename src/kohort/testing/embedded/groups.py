@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kohort.testing.embedded import verbs
+from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.group_state import GroupRebalance, GroupState, Member
 from kohort.testing.embedded.running_server import ControlledServer
 
@@ -12,10 +12,11 @@ class GroupReader:
 
     def __init__(self, server: ControlledServer, group_id: str) -> None:
         self._server = server
-        self.id = group_id
+        self.id = arguments.text("group", group_id)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} {self.state}>"
+        state = "of a closed Kafka" if self._server.is_closed else self.state
+        return f"<{type(self).__name__} {self.id} {state}>"
 
     def __str__(self) -> str:
         """Everything that is known of the group, in lines."""

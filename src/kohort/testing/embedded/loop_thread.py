@@ -1,9 +1,9 @@
 """A thread with an event loop, to which other threads hand work."""
 
 import asyncio
+import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from kohort.errors import KohortError
@@ -12,7 +12,9 @@ from kohort.testing.embedded.server_time import ServerTimeLoop
 T = TypeVar("T")
 
 CALL_TIMEOUT_S: Final = 60.0
-"""Longest time of one call; TimeoutError after that."""
+"""Longest time of a call that does not wait."""
+WAIT_TIMEOUT_S: Final = 1_800.0
+"""Longest time of a call that waits; an advance by a year takes about ten minutes."""
 
 
 class LoopThread:
@@ -35,22 +37,37 @@ class LoopThread:
             self.loop.call_soon_threadsafe(self._ended.set)
             self._thread.join()
 
-    def call(self, function: Callable[[], T]) -> T:
-        """The result of `function`, called on the loop. Raises what it raises, KohortError."""
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float = CALL_TIMEOUT_S) -> T:
+        """The result of a coroutine that runs on the loop; it is cancelled if the caller is.
 
-        async def work() -> T:
-            return function()
-
-        return self.run(work())
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs on the loop. Raises what it raises, KohortError."""
+        Raises what it raises, and KohortError: the loop is closed, or needs more than `timeout_s`.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise KohortError(
+                "the embedded Kafka waits for this function, which may not use it: decide in "
+                "`when` by the request alone"
+            )
+        result = self._submit(work)
         try:
-            result: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+            return result.result(timeout_s)
+        except concurrent.futures.CancelledError:
+            raise KohortError("the embedded Kafka was closed meanwhile") from None
+        except TimeoutError:
+            if result.done():  # one of the coroutine itself
+                raise
+            raise KohortError(
+                f"the embedded Kafka did not respond within {timeout_s:g} s"
+            ) from None
+        finally:
+            result.cancel()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError:
             work.close()
             raise KohortError("the embedded Kafka is closed") from None
-        return result.result(CALL_TIMEOUT_S)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=ServerTimeLoop) as runner:

@@ -44,7 +44,9 @@ class RequestHook:
         fault = self._faults.meet(observed, request) if concerns_faults else None
         if fault is None:
             return dispatch(observed, frame, body_at)
-        return fault.effect(Intercepted(dispatch, observed, frame, body_at, request))
+        return fault.effect(
+            Intercepted(dispatch, observed, frame, body_at, request, self._faults.stopping)
+        )
 
 
 def _decoded(exchange: Exchange, frame: bytes, body_at: int) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from kohort.testing.embedded.embedded_server import EmbeddedServer
-from kohort.testing.embedded.loop_thread import LoopThread
+from kohort.testing.embedded.loop_thread import WAIT_TIMEOUT_S, LoopThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +48,10 @@ class ControlledServer(Protocol):
 
 
 class RunningServer:
-    """A server in a thread of this process; verbs are called on its loop."""
+    """A server in a thread of this process.
+
+    Verbs are called on its loop, one after the other with a restart.
+    """
 
     def __init__(self, settings: Mapping[str, object], directory: Path | None) -> None:
         """Start a server. Raises KohortError, and then nothing stays open."""
@@ -71,13 +74,9 @@ class RunningServer:
         if not self.is_closed:
             self.is_closed = True
             try:
-                self._thread.run(self._stop())
+                self._thread.run(self._server.stop())
             finally:
                 self._thread.close()
-
-    async def _stop(self) -> None:
-        self._server.loop.resume()  # the end of a server waits for its clients
-        await self._server.broker.close()
 
     @property
     def timeline(self) -> str:
@@ -90,7 +89,11 @@ class RunningServer:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        return self._thread.call(lambda: verb(self._server, *args, **kwargs))
+        async def work() -> T:
+            await self._server.serving()
+            return verb(self._server, *args, **kwargs)
+
+        return self._thread.run(work())
 
     def run(
         self,
@@ -99,4 +102,8 @@ class RunningServer:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        return self._thread.run(verb(self._server, *args, **kwargs))
+        async def work() -> T:
+            await self._server.serving()
+            return await verb(self._server, *args, **kwargs)
+
+        return self._thread.run(work(), WAIT_TIMEOUT_S)

@@ -10,7 +10,8 @@ from kohort.log.stores import FileSlice
 from kohort.protocol.aborted_transactions import committed_batches
 from kohort.protocol.batches import Record, build, decode_records, iterate
 from kohort.server.broker import Broker
-from kohort.server.replicas import Topic
+from kohort.server.metadata import INTERNAL
+from kohort.testing.embedded.partitions import find_log, find_topic
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -59,24 +60,12 @@ def append_records(
     headers: Sequence[tuple[str, bytes | None]],
 ) -> int:
     """Append records to a partition; returns the offset of the first one. Raises KafkaError."""
-    partitions = find_topic(broker, name).partitions
-    if not 0 <= partition < len(partitions):
-        raise _unknown(f"{name} has the partitions 0 to {len(partitions) - 1}, not {partition}")
+    log = find_log(broker, name, partition)
+    if name in INTERNAL:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} belongs to the coordinators")
     now = broker.clock.timestamp()
     records = [Record(key, value, tuple(headers), now) for value in values]
-    return partitions[partition].append(build(records), now).base_offset
-
-
-def find_topic(broker: Broker, name: str) -> Topic:
-    """A topic by its name. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
-    topic = broker.topics.get(name)
-    if topic is None:
-        raise _unknown(f"there is no topic {name!r}")
-    return topic
-
-
-def _unknown(why: str) -> KafkaError:
-    return KafkaError(ErrorCode.unknown_topic_or_partition, why)
+    return log.append(build(records), now).base_offset
 
 
 def _committed(log: Log) -> Iterator[Record]:

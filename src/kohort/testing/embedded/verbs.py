@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import KohortError
+from kohort.testing.embedded import arguments
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.faults import (
     Fault,
@@ -20,6 +21,7 @@ from kohort.testing.embedded.faults import (
     find_api,
     find_error,
     refusal,
+    verify,
 )
 from kohort.testing.embedded.group_state import GroupState
 from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
@@ -45,7 +47,12 @@ def topic(
     server: EmbeddedServer, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
 ) -> None:
     """Create a topic. Raises KafkaError, such as TOPIC_ALREADY_EXISTS."""
-    server.create_topic(name, partitions, configs or {})
+    arguments.text("name", name)
+    arguments.whole("partitions", partitions, least=1)
+    checked = arguments.mapping("configs", configs or {})
+    for key, value in checked.items():
+        arguments.text(f"configs: {key}", value)
+    server.create_topic(name, partitions, checked)
 
 
 def produce(
@@ -57,14 +64,21 @@ def produce(
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> int:
     """Append records to a partition; returns the offset of the first. Raises KafkaError."""
+    if not values:
+        raise KohortError('produce at least one value: produce("orders", b"paid")')
     return append_records(
-        server.broker, topic, values, key=key, partition=partition, headers=headers
+        server.broker,
+        arguments.text("topic", topic),
+        [arguments.data("value", value) for value in values],
+        key=arguments.data("key", key),
+        partition=arguments.whole("partition", partition, least=0),
+        headers=arguments.headers(headers),
     )
 
 
 def records(server: EmbeddedServer, topic: str) -> list[TopicRecord]:
     """The committed records of a topic, by partition and offset. Raises KafkaError."""
-    return read_records(server.broker, topic)
+    return read_records(server.broker, arguments.text("topic", topic))
 
 
 # --- groups ---
@@ -82,7 +96,7 @@ async def commit(
 
     Raises KafkaError: UNKNOWN_MEMBER_ID if it has members, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    await server.commit(group, offsets)
+    await server.commit(group, arguments.offsets(offsets))
 
 
 # --- recordings ---
@@ -121,6 +135,9 @@ def kill(
     """
     if client_id is None and member_id is None:
         raise KohortError("name the client to kill by its client_id or its member_id")
+    for name, value in (("client_id", client_id), ("member_id", member_id)):
+        if value is not None:
+            arguments.text(name, value)
     cut = server.clients.kill(client_id=client_id, member_id=member_id)
     server.timeline.add(f"killed {member_id or client_id}: {cut} connections")
 
@@ -168,6 +185,7 @@ async def advance(server: EmbeddedServer, seconds: float) -> None:
     A member whose connection is open keeps its session, as if its client had sent heartbeats. A
     killed one expires.
     """
+    arguments.seconds("seconds", seconds)
     server.timeline.add(f"advance by {seconds:g} s")
     await server.loop.advance(seconds + SETTLE_S)
 
@@ -211,7 +229,7 @@ def fail(server: EmbeddedServer, api: str, error: str, **which: Unpack[Which]) -
 
 def delay(server: EmbeddedServer, api: str, seconds: float, **which: Unpack[Which]) -> FaultState:
     """Handle requests after so many seconds of the server's time; else as `fail`."""
-    text = f"is delayed by {seconds:g} s"
+    text = f"is delayed by {arguments.seconds('seconds', seconds):g} s"
     return server.faults.add(Fault(find_api(api), delaying(seconds), text, **which))
 
 
@@ -234,13 +252,15 @@ def faults(server: EmbeddedServer) -> list[FaultState]:
     return server.faults.states()
 
 
-def verify_faults(server: EmbeddedServer) -> None:
-    """Raise AssertionError if there is a required fault that no request has met."""
-    unmet = [each.text for each in server.faults.states() if each.required and not each.met]
-    if unmet:
-        raise AssertionError(f"faults that no request has met (required=True): {'; '.join(unmet)}")
+def verify_faults(server: EmbeddedServer, numbers: Sequence[int] | None = None) -> None:
+    """Raise AssertionError for a required fault that no request has met, or whose `when` raised.
+
+    `numbers` are those of the faults that are looked at; without them, all.
+    """
+    states = [each for each in server.faults.states() if numbers is None or each.number in numbers]
+    verify(states)
 
 
-def clear_faults(server: EmbeddedServer) -> None:
-    """Remove all faults."""
-    server.faults.clear()
+def clear_faults(server: EmbeddedServer, numbers: Sequence[int] | None = None) -> None:
+    """Remove the faults with these numbers; without them, all."""
+    server.faults.remove(numbers)
