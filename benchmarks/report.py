@@ -36,6 +36,7 @@ ORDER = (
     "transactions",
     "security",
     "footprint",
+    "embedded",
     "loading",
     "growth",
     "rolling_restart",

@@ -162,6 +162,18 @@ def start_kfake() -> Server:
     return spawn("kfake", [str(tools.kfake()), str(port)], port)
 
 
+def start_tansu() -> Server:
+    """Start Tansu's broker, with records in memory."""
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    options = {
+        "storage-engine": "memory://bench/", "listener-url": address,
+        "advertised-listener-url": address, "cluster-id": "bench",
+    }  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return spawn("Tansu", [str(tools.tansu()), "broker", *words], port)
+
+
 def start_mock() -> Server:
     """Start the mock cluster of librdkafka in a process of its own.
 
@@ -221,6 +233,7 @@ SERVERS: Mapping[str, Callable[[], Server]] = {
     "kohort-acls": lambda: start_kohort_with_tls(has_acls=True),
     "kafka-acls": start_kafka_with_tls,
     "kfake": start_kfake,
+    "tansu": start_tansu,
     "mock": start_mock,
     "echo": start_echo,
 }

