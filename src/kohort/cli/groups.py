@@ -15,6 +15,7 @@ SUBCOMMANDS: Final = {
     "list": "list groups",
     "describe": "show committed offsets and lag, members, or state of groups",
     "watch": "show members and lag of a group continuously",
+    "explain": "show why a group is not stable, and which members are awaited",
     "rebalances": "show the rebalances of a group and their causes",
     "delete": "delete groups and their committed offsets",
     "delete-offsets": "delete a group's committed offsets of topics",

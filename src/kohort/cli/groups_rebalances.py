@@ -23,6 +23,7 @@ from kohort.cli.output import Table, add_output_argument, check_output, print_me
 from kohort.cli.rebalance_journal import (
     CONFIGURED_PORT_TIMEOUT_S,
     TIMEOUT_S,
+    checked_url,
     journal_url,
     read_journal,
 )
@@ -96,9 +97,7 @@ def _since(text: str | None, now: int) -> int:
 
 
 def _show_port(options: argparse.Namespace, since: int) -> int:
-    url = options.http if "://" in options.http else f"http://{options.http}"
-    if not url.startswith(("http://", "https://")):
-        raise RefusedError(f"--http {options.http}: is not HOST:PORT, http:// or https://")
+    url = checked_url(options.http)
     try:
         journal = read_journal(url, options.group, TIMEOUT_S)
     except KohortError as error:

@@ -1,4 +1,4 @@
-"""The journal of rebalances on the HTTP port of a Kohort server."""
+"""Groups on the HTTP port of a Kohort server: the journal of rebalances, and the explanation."""
 
 import json
 import urllib.error
@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kohort.cli.opened_cluster import is_local
+from kohort.cli.options import RefusedError
 from kohort.cli.rebalance_causes import describe_causes
 from kohort.client.admin import Admin, ConfigResource, GroupDescription
 from kohort.client.resets import iso
@@ -23,12 +24,27 @@ _ANY: Final = ("", "0.0.0.0", "::", "*")  # nosec B104
 
 def read_journal(url: str, group: str, timeout_s: float) -> list[dict[str, Any]]:
     """The group's journal from the HTTP port at `url`, oldest entry first. Raises KohortError."""
-    url = f"{url.rstrip('/')}/groups/{quote(group, safe='')}"
+    journal: list[dict[str, Any]] = _read(_group_url(url, group), timeout_s, "journal")
+    return journal
+
+
+def read_explanation(url: str, group: str, timeout_s: float) -> dict[str, Any]:
+    """Why the group is not stable, from the HTTP port at `url`. Raises KohortError."""
+    explanation: dict[str, Any] = _read(f"{_group_url(url, group)}/explain", timeout_s, None)
+    return explanation
+
+
+def _group_url(url: str, group: str) -> str:
+    return f"{url.rstrip('/')}/groups/{quote(group, safe='')}"
+
+
+def _read(url: str, timeout_s: float, field: str | None) -> Any:
+    """The document at `url`, or a field of it."""
     try:
         # The scheme was checked.
         with urllib.request.urlopen(url, timeout=timeout_s) as response:  # nosec B310
-            journal: list[dict[str, Any]] = json.load(response)["journal"]
-            return journal
+            document = json.load(response)
+            return document if field is None else document[field]
     except urllib.error.HTTPError as error:
         raise KohortError(_reason(error)) from error
     except OSError as error:
@@ -39,6 +55,14 @@ def read_journal(url: str, group: str, timeout_s: float) -> list[dict[str, Any]]
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise KohortError(f"{url} is not an HTTP port of Kohort: {error}") from error
+
+
+def checked_url(http: str) -> str:
+    """URL of the value of --http. Raises RefusedError."""
+    url = http if "://" in http else f"http://{http}"
+    if not url.startswith(("http://", "https://")):
+        raise RefusedError(f"--http {http}: is not HOST:PORT, http:// or https://")
+    return url
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

@@ -25,6 +25,7 @@ def fails(_: str) -> HttpResponse:
 ROUTES = {
     "/health": lambda _: json_response({"status": "ok"}),
     "/groups/": lambda rest: json_response({"asked": rest}),
+    "/groups/NAME/explain": lambda name: json_response({"explained": name}),
     "/broken": fails,
     "/text": lambda _: HttpResponse(HTTPStatus.OK, b"plain", "text/plain"),
 }
@@ -57,6 +58,10 @@ async def get(address: tuple[str, int], path: str) -> tuple[int, object]:
     ("path", "status", "body"),
     [
         ("/health", 200, {"status": "ok"}),
+        ("/groups/a%2Fexplain", 200, {"asked": "a/explain"}),
+        ("/groups/a/explain", 200, {"explained": "a"}),
+        ("/groups/a%2Fb/explain", 200, {"explained": "a/b"}),
+        ("/groups/explain", 200, {"asked": "explain"}),
         ("/health?verbose=1", 200, {"status": "ok"}),
         ("/groups/a%2Fb%20c", 200, {"asked": "a/b c"}),
         ("/groups/a/b", 200, {"asked": "a/b"}),
@@ -79,7 +84,7 @@ async def test_an_unknown_path_tells_what_there_is(address: tuple[str, int]) -> 
     assert isinstance(told, dict)
     assert isinstance(stem, dict)
     assert told["error"].endswith("; did you mean /groups/?")
-    assert "there are /health, /groups/NAME, /broken" in stem["error"]
+    assert "there are /health, /groups/NAME, /groups/NAME/explain, /broken" in stem["error"]
 
 
 async def test_head_has_no_body_and_other_methods_are_refused(address: tuple[str, int]) -> None:

@@ -19,6 +19,7 @@ from kohort.cluster import LEASE_MS, NO_LEADER, Leader
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build
+from kohort.protocol.subscription import Subscription, encode_subscription
 from kohort.security.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -274,15 +275,52 @@ def shape(value: Any) -> Any:
     return [shape(value[0])] if isinstance(value, list) and value else type(value)
 
 
+SECOND_MEMBER: dict[str, Any] = {
+    "group_id": "orders",
+    "session_timeout_ms": 45_000,
+    "rebalance_timeout_ms": 300_000,
+    "member_id": "",
+    "protocol_type": "consumer",
+    "protocols": [
+        {"name": name, "metadata": encode_subscription(Subscription(topics=("flights",)))}
+        for name in ("range", "cooperative-sticky")
+    ],
+}
+
+
+async def test_a_stable_group_is_explained_by_its_state(broker: Broker) -> None:
+    broker.controller.topics.create("flights", 3)
+    async with ConsumerGroup("orders", topics=["flights"], bootstrap=str(broker.address)) as group:
+        await anext(group)
+        response = await broker.observer.explain_group("orders")
+    assert json.loads(response.body) == {
+        "group_id": "orders",
+        "state": "Stable",
+        "why": "",
+        "awaited": [],
+        "until": None,
+    }
+    assert (await broker.observer.explain_group("none")).status is HTTPStatus.NOT_FOUND
+
+
 async def test_the_documents_of_the_documentation(broker: Broker) -> None:
     broker.controller.topics.create("flights", 3)
-    of_all, of_one = (json.loads(block.code) for block in run_by(__file__))
+    of_all, of_one, of_why = (json.loads(block.code) for block in run_by(__file__))
     address = str(broker.address)
     async with ConsumerGroup("orders", topics=["flights"], bootstrap=address) as group:
         generation = await anext(group)
         await generation.commit({TopicPartition("flights", 0): 0})
         groups = json.loads((await broker.observer.groups("")).body)
         found = json.loads((await broker.observer.group("orders")).body)
+        peer = Peer(*await asyncio.open_connection(*broker.address))
+        joining = asyncio.create_task(peer.ask("join_group", 3, **SECOND_MEMBER))
+        state = broker.groups.group("orders")
+        await until(lambda: str(state.state) == of_why["state"])
+        why = json.loads((await broker.observer.explain_group("orders")).body)
+        joining.cancel()
+        peer.leave()
+    assert shape(why) == shape(of_why)
+    assert why["state"] == of_why["state"]
     assert shape(groups) == shape(of_all)
     assert shape(found) == shape(of_one)
 

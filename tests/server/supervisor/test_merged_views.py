@@ -30,6 +30,7 @@ class Shown:
     def __init__(self, sockets: Path, *, share_storage: bool = False) -> None:
         self.asked: Counter[int] = Counter()
         """Requests by worker."""
+        self.targets: list[str] = []
         self.responses: dict[int, tuple[int, Any]] = {}
         self._sockets = sockets
         assignments = [
@@ -43,7 +44,8 @@ class Shown:
 
     async def worker(self, index: int) -> asyncio.Server:
         async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
+            head_line = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.targets.append(head_line.split(" ")[1])
             self.asked[index] += 1
             if index in self.responses:
                 status, told = self.responses[index]
@@ -91,6 +93,12 @@ async def test_a_worker_that_loads_says_so(shown: Shown, path: str) -> None:
 async def test_a_group_is_shown_while_another_worker_hangs(shown: Shown) -> None:
     shown.responses[0] = (200, {"group_id": "g"})
     assert await shown.get("/groups/", "g") == (200, {"group_id": "g"})
+
+
+async def test_a_group_is_explained_by_its_coordinator(shown: Shown) -> None:
+    shown.responses = {0: NO_GROUP, 1: (200, {"why": ""})}
+    assert await shown.get("/groups/NAME/explain", "g") == (200, {"why": ""})
+    assert set(shown.targets) == {"/groups/g/explain"}
 
 
 async def test_a_group_that_nobody_has_is_not_found(shown: Shown) -> None:

@@ -14,7 +14,8 @@ _ABOUT: Final = {
     "/metrics": "metrics in the text format of Prometheus",
     "/nodes": "the nodes, with the partitions that they lead",
     "/topics": "the topics, with their partitions and configs; /topics/NAME: one topic",
-    "/groups": "the groups, with their members and lag; /groups/NAME: one group",
+    "/groups": "the groups, with their members and lag; /groups/NAME: one group; "
+    "/groups/NAME/explain: why it is not stable",
 }
 
 

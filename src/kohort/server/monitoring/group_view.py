@@ -11,6 +11,7 @@ from typing import Any
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group
 from kohort.coordinator.consumer.group import ConsumerGroup, member_state
 from kohort.coordinator.consumer_records import AssignedPartitions, Partitions
+from kohort.coordinator.explanation import Explanation
 from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import OffsetCommitValue
@@ -19,7 +20,7 @@ from kohort.protocol.subscription import decode_assignment
 from kohort.server.cluster import FindLogOffsets, LogOffsets
 from kohort.server.monitoring.group_lags import NO_LAG, LagOf, lag_in_records
 from kohort.server.replicas import Topics
-from kohort.types import TopicPartition
+from kohort.types import Instant, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
 
@@ -260,3 +261,26 @@ def rebalance(entry: Rebalance) -> dict[str, Any]:
         "members": list(entry.members),
         "awaited": list(entry.awaited),
     }
+
+
+def explained(group_id: str, explanation: Explanation, ahead: int) -> dict[str, Any]:
+    """Why a group is not stable. `ahead`: ms that timestamps are ahead of the monotonic clock."""
+    return {
+        "group_id": group_id,
+        "state": explanation.state,
+        "why": explanation.why,
+        "awaited": [
+            {
+                "member_id": awaited.member_id,
+                "client_id": awaited.client_id,
+                "what": awaited.what,
+                "until": _timestamp(awaited.until, ahead),
+            }
+            for awaited in explanation.awaited
+        ],
+        "until": _timestamp(explanation.until, ahead),
+    }
+
+
+def _timestamp(at: Instant | None, ahead: int) -> int | None:
+    return None if at is None else at + ahead

@@ -55,7 +55,11 @@ def json_response(value: object, status: HTTPStatus = HTTPStatus.OK) -> HttpResp
 
 
 class HttpPort:
-    """Serves `routes`, path → function; a path ending with "/" takes the rest of a longer one."""
+    """Serves `routes`, path → function.
+
+    A path that ends with "/" takes the rest of a longer one. One with `NAME` as its second part,
+    such as "/groups/NAME/explain", takes what stands there, and goes before it.
+    """
 
     def __init__(
         self,
@@ -177,6 +181,9 @@ class HttpPort:
             return json_response({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
         stem, slash, name = target[1].partition("/")
         path = f"/{stem}/" if name else f"/{stem}"
+        subject, _, view = name.rpartition("/")
+        if f"/{stem}/NAME/{view}" in self._routes and subject:
+            path, name = f"/{stem}/NAME/{view}", subject
         route = self._routes.get(path)
         if self._token is not None and not self._has_token(request, self._token):
             route = self._public.get(path)

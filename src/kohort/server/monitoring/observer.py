@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from kohort.cluster import NO_LEADER
+from kohort.coordinator.explanation import explain
 from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
 from kohort.runtime.clock import Clock, SystemClock
@@ -55,13 +56,14 @@ class Observer:
         self._find_log_offsets = server.cluster.routes.find_log_offsets
         self._tls = tls
         self._principal = HttpPrincipal(server.config["http.principal"], server.find_access)
+        self._clock = SystemClock() if clock is None else clock
         self._rebalances = RebalanceReporter()
         self._loop_lag = LoopLag()
         self.end_samples = EndSamples(
             self._groups,
             self._topics,
             self._find_log_offsets,
-            (SystemClock() if clock is None else clock).timestamp,
+            self._clock.timestamp,
         )
         """Sampled while there is an HTTP port."""
         self.database_appends = Histogram(DATABASE_BOUNDS_S)
@@ -84,6 +86,7 @@ class Observer:
             "/topics/": self.topic,
             "/groups": self.groups,
             "/groups/": self.group,
+            "/groups/NAME/explain": self.explain_group,
         }
         self._port = HttpPort(
             {"/": lambda _: index_page(routes), **routes},
@@ -242,13 +245,11 @@ class Observer:
 
     async def group(self, group_id: str) -> HttpResponse:
         """One group, read in slices and encoded in another thread."""
+        if (refusal := await self._refusal(group_id)) is not None:
+            return refusal
         groups = self._groups
-        if not groups.is_loaded:
-            return self.health("")
         group = groups.group(group_id)
-        if not self._principal.access().group(group_id):
-            return await self._group_not_found(group_id)
-        if group is None or not self._health.has_lease:
+        if group is None:  # deleted meanwhile
             return await self._misdirected(group_id)
         shows = await self._principal.topics(
             chain(
@@ -261,6 +262,24 @@ class Observer:
             group, self._topics, journal, self._find_log_offsets, shows, self._lags().lag
         )
         return await asyncio.to_thread(lambda: json_response(details()))
+
+    async def explain_group(self, group_id: str) -> HttpResponse:
+        """Why a group is not stable: the members that are awaited, for what, and until when."""
+        if (refusal := await self._refusal(group_id)) is not None:
+            return refusal
+        explanation = explain(self._groups.group(group_id))
+        ahead = self._clock.timestamp() - self._clock.now()
+        return json_response(group_view.explained(group_id, explanation, ahead))
+
+    async def _refusal(self, group_id: str) -> HttpResponse | None:
+        """The response for a group that may not be shown, or that this node does not have."""
+        if not self._groups.is_loaded:
+            return self.health("")
+        if not self._principal.access().group(group_id):
+            return await self._group_not_found(group_id)
+        if self._groups.group(group_id) is None or not self._health.has_lease:
+            return await self._misdirected(group_id)
+        return None
 
     async def _group_not_found(self, group_id: str) -> HttpResponse:
         access = self._principal.access()

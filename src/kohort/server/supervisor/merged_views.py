@@ -41,6 +41,7 @@ class MergedViews:
             "/topics/": self._topic,
             "/groups": partial(self._first, "/groups") if share_storage else self._groups,
             "/groups/": self._group,
+            "/groups/NAME/explain": partial(self._group, view="/explain"),
         }
         self.routes: Mapping[str, Route] = {"/": lambda _: index_page(routes), **routes}
         self.public: Mapping[str, Route] = {
@@ -95,9 +96,9 @@ class MergedViews:
     async def _topic(self, name: str) -> HttpResponse:
         return await self._first(f"/topics/{quote(name, safe='')}", "")
 
-    async def _group(self, group_id: str) -> HttpResponse:
+    async def _group(self, group_id: str, view: str = "") -> HttpResponse:
         """The group, as its coordinator shows it."""
-        responses = await self._ask(f"/groups/{quote(group_id, safe='')}")
+        responses = await self._ask(f"/groups/{quote(group_id, safe='')}{view}")
         received = [response for response in responses if response is not None]
         for response in received:
             if response.status is HTTPStatus.OK:
