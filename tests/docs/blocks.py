@@ -76,6 +76,7 @@ NOT_RUN: Final = {
     ("examples/cluster/README.md", "kubectl exec"): "needs Kubernetes",
     ("docs/testing.md", "[tool.pytest"): "tests/testing/test_pytest_plugin.py runs such a file",
     ("examples/testing/README.md", "pip install"): "installs; tests/examples runs the tests",
+    ("examples/testing/README.md", "GenericContainer"): "needs Docker",
     ("examples/demo/README.md", "make run"): "takes a minute; tests/demo runs it",
 }
 """Page and beginning of a block → why no test runs it."""

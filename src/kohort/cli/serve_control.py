@@ -4,7 +4,7 @@ import argparse
 import logging
 import os
 import signal
-from threading import Event
+from queue import SimpleQueue
 from typing import Final
 
 from kohort.cli.options import RefusedError
@@ -18,12 +18,13 @@ from kohort.testing.control.http_api import ControlApi
 logger = logging.getLogger("kohort.serve")
 
 FLAG: Final = "--control"
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def serve_control(config: Config, options: argparse.Namespace) -> int:
     """Serve until a signal comes; the exit code. Raises RefusedError."""
     address = _address(config, options)
-    stopped = _stopped_by_signals()
+    signals = _signals()
     brokers = Brokers()
     try:
         first = brokers.start_broker(_settings(config))
@@ -33,7 +34,7 @@ def serve_control(config: Config, options: argparse.Namespace) -> int:
     except KohortError as error:
         raise RefusedError(str(error)) from error
     logger.info("listening", extra=fields(address=first.bootstrap, control=str(api.address)))
-    stopped.wait()
+    signals.get()
     api.close()
     brokers.close()
     logger.info("stopped")
@@ -63,15 +64,15 @@ def _settings(config: Config) -> dict[str, object]:
     return {"listeners": config["listeners"], **given}
 
 
-def _stopped_by_signals() -> Event:
-    """Set by the first SIGTERM, SIGINT or SIGHUP; the second one ends the process."""
-    stopped = Event()
+def _signals() -> SimpleQueue[int]:
+    """Gets the first SIGTERM, SIGINT or SIGHUP; the second one ends the process."""
+    received: SimpleQueue[int] = SimpleQueue()  # its `put` may interrupt its `get`
 
-    def stop(number: int, _: object) -> None:
-        if stopped.is_set():
-            os._exit(128 + number)
-        stopped.set()
+    def stop(first: int, _: object) -> None:
+        for number in _STOPPING:
+            signal.signal(number, lambda second, _: os._exit(128 + second))
+        received.put(first)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _STOPPING:
         signal.signal(number, stop)
-    return stopped
+    return received

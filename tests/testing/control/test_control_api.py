@@ -193,6 +193,7 @@ def test_records_on_disk_are_restarted_and_not_reset(api: Api, tmp_path: Path) -
         ("POST", "topics", {"name": "a b"}, 409, "a b"),
         ("POST", "advance", {"seconds": "1"}, 400, "seconds: expected a number"),
         ("POST", "kill", {}, 400, "name the client to kill"),
+        ("POST", "kill", {"member_id": ""}, 400, "when it has joined"),
         ("POST", "faults/fail", {"api": "Fech", "error": "NONE"}, 400, "did you mean Fetch?"),
         (
             "POST",
@@ -305,6 +306,15 @@ def test_a_port_in_use_is_named(control: str, tmp_path: Path) -> None:
     with ServerProcess(*options, log=tmp_path / "log") as server:
         assert server.wait() == 2
     assert f"{control} is in use" in (tmp_path / "log").read_text()
+
+
+def test_clients_get_the_advertised_address(api: Api) -> None:
+    settings = {"listeners": "127.0.0.1:0", "advertised.listeners": "localhost:19092"}
+    started = api("POST", "/brokers", {"settings": settings}).value
+    path = f"/brokers/{started['broker']}"
+    assert started["bootstrap"] == "localhost:19092"
+    assert api("POST", f"{path}/reset").value == started
+    api("DELETE", path)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

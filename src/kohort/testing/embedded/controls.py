@@ -154,7 +154,7 @@ class Controls:
         if client is not None:
             client_id, member_id = identify(client)
             _killed.append(client)
-        elif client_id is None and member_id is None:
+        elif not client_id and not member_id:
             raise KohortError("kill a client: kill(consumer), kill(client_id=…), kill(member_id=…)")
         self._server.call(verbs.kill, client_id, member_id)
 

@@ -32,7 +32,7 @@ SETTLE_S: Final = 0.025
 
 def bootstrap(server: EmbeddedServer) -> str:
     """HOST:PORT for clients."""
-    return server.broker.bootstrap
+    return str(server.broker.advertised)
 
 
 def timeline(server: EmbeddedServer) -> str:
@@ -134,7 +134,7 @@ def kill(
     Raises KohortError without either of them.
     """
     if client_id is None and member_id is None:
-        raise KohortError("name the client to kill by its client_id or its member_id")
+        raise KohortError("name the client to kill by its client_id, or by its member_id when it has joined")
     for name, value in (("client_id", client_id), ("member_id", member_id)):
         if value is not None:
             arguments.text(name, value)
