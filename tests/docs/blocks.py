@@ -50,7 +50,7 @@ RUNNERS: Final = {
     "tests/server/config/test_config.py": ("* toml",),
     "tests/server/monitoring/test_observer.py": ("docs/operations.md json",),
     "tests/spark/history/test_docs.py": ("docs/history.md python", "docs/history.md sh"),
-    "tests/testing/control/test_control_docs.py": ("docs/testing.md sh",),
+    "tests/testing/control/test_control_docs.py": ("docs/testing.md bash",),
     "tests/spark/test_docs.py": ("docs/spark.md python", "docs/spark.md sql"),
 }  # fmt: skip
 """The pages and languages of which each test file runs the blocks, as patterns."""

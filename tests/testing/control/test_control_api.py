@@ -193,7 +193,7 @@ def test_records_on_disk_are_restarted_and_not_reset(api: Api, tmp_path: Path) -
         ("POST", "topics", {"name": "a b"}, 409, "a b"),
         ("POST", "advance", {"seconds": "1"}, 400, "seconds: expected a number"),
         ("POST", "kill", {}, 400, "name the client to kill"),
-        ("POST", "kill", {"member_id": ""}, 400, "when it has joined"),
+        ("POST", "kill", {"member_id": ""}, 400, "member_id"),
         ("POST", "faults/fail", {"api": "Fech", "error": "NONE"}, 400, "did you mean Fetch?"),
         (
             "POST",

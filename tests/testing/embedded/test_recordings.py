@@ -227,25 +227,25 @@ def test_time_goes_on_after_a_replay(kafka: EmbeddedKafka, tmp_path: Path) -> No
         consume_nothing(other)  # a group cannot join while time stands still
 
 
-def test_a_recording_needs_a_file_of_its_own(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    kafka.record(tmp_path / "recording.jsonl").stop()
+def test_a_recording_needs_a_file_of_its_own(embedded: EmbeddedKafka, tmp_path: Path) -> None:
+    embedded.record(tmp_path / "recording.jsonl").stop()
     with pytest.raises(RecordingError, match="exists: delete it"):
-        kafka.record(tmp_path / "recording.jsonl")
+        embedded.record(tmp_path / "recording.jsonl")
     with pytest.raises(RecordingError, match="cannot be written: No such file or directory"):
-        kafka.record(tmp_path / "absent" / "recording.jsonl")
+        embedded.record(tmp_path / "absent" / "recording.jsonl")
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_server(
-    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    embedded: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recording = kafka.record(tmp_path / "recording.jsonl")
+    recording = embedded.record(tmp_path / "recording.jsonl")
 
     def fail(writer: RecordingWriter, _: Event) -> None:
         raise RecordingError(f"{writer.path} cannot be written: No space left on device")
 
     monkeypatch.setattr(RecordingWriter, "add", fail)
-    produce(kafka)
-    consume(kafka)
+    produce(embedded)
+    consume(embedded)
     with pytest.raises(RecordingError, match="No space left on device"):
         recording.stop()
 

@@ -134,7 +134,9 @@ def kill(
     Raises KohortError without either of them.
     """
     if client_id is None and member_id is None:
-        raise KohortError("name the client to kill by its client_id, or by its member_id when it has joined")
+        raise KohortError(
+            "name the client to kill by its client_id, or by its member_id when it has joined"
+        )
     for name, value in (("client_id", client_id), ("member_id", member_id)):
         if value is not None:
             arguments.text(name, value)
