@@ -42,7 +42,7 @@ RUNNERS: Final = {
     "tests/docs/test_secured_blocks.py": ("docs/security.md console", "examples/*.md sh"),
     "tests/docs/test_shell_blocks.py": (
         "README.md sh", "CONTRIBUTING.md sh", "docs/cli.md sh", "docs/configuration.md sh",
-        "docs/conformance.md sh", "docs/spark.md sh", "docs/testing.md sh", "packages/*.md sh",
+        "docs/conformance.md sh", "docs/spark.md sh", "packages/*.md sh",
     ),
     "tests/docs/test_source_blocks.py": ("docs/conformance.md python", "docs/design.md text"),
     "tests/interop/test_history_acls.py": ("docs/history.md bash",),

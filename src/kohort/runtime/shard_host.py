@@ -289,6 +289,17 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         async with self._loading_order.turn(self):
             await self.load()
 
+    async def reload(self) -> None:
+        """Drop the shard once its decisions are logged, and load it again.
+
+        Requests in progress get NOT_COORDINATOR. No-op if it does not serve.
+        """
+        await self._logged()
+        if self.state is HostState.ACTIVE:
+            self.state = HostState.LOADING
+            self._drop(ErrorCode.not_coordinator, ErrorCode.not_coordinator)
+            await self.load()
+
     def log_reopened(self, log: Log) -> None:
         """Replace the log, and load the shard from the new one.
 

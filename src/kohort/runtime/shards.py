@@ -78,6 +78,13 @@ class Shards(ABC, Generic[HostT, KeyT]):
     async def _expire(self) -> None:
         """Check periodically for expired state, in turns of a few milliseconds each."""
 
+    async def reload(self, partition: int) -> None:
+        """Load a shard again, as after a failover: its log has records that it did not decide.
+
+        Requests in progress get NOT_COORDINATOR. No-op if the shard does not serve.
+        """
+        await self._hosts[partition].reload()
+
     def log_reopened(self, log: Log) -> None:
         """Replace the log of a shard, and serve from the new one."""
         for host in self._hosts:

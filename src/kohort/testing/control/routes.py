@@ -146,6 +146,7 @@ ROUTES: Final = (
     Route("GET", f"{BROKER}/groups/{{group}}", verbs.read_group),
     Route("POST", f"{BROKER}/groups/{{group}}/wait", waits.wait),
     Route("POST", f"{BROKER}/groups/{{group}}/commit", verbs.commit),
+    Route("POST", f"{BROKER}/groups/{{group}}/start", verbs.start_group),
     Route("POST", f"{BROKER}/groups/{{group}}/advance_until", waits.advance_until),
     Route("POST", f"{BROKER}/recordings/start", verbs.start_recording),
     Route("POST", f"{BROKER}/recordings/stop", verbs.stop_recording),

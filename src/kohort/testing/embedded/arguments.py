@@ -40,6 +40,15 @@ def text(name: str, value: object) -> str:
     return value
 
 
+def names(name: str, value: object) -> tuple[str, ...]:
+    """Strings that are not empty, each once."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise _unlike(name, f'names, as in {name}=["orders"]', value)
+    if len(set(map(str, value))) < len(value):
+        raise _unlike(name, "each name once", value)
+    return tuple(text(f"a name in {name}", each) for each in value)
+
+
 def one_of(name: str, value: object, known: Iterable[str]) -> str:
     """One of the names that are known."""
     candidates = list(known)

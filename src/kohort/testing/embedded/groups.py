@@ -1,6 +1,6 @@
 """A group of an embedded server, as a test asks for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.group_state import GroupRebalance, GroupState, Member
@@ -54,6 +54,45 @@ class GroupReader:
     def explain(self) -> str:
         """Why the group is not stable, who is awaited and until when; "" if it is stable."""
         return self.read().explanation
+
+    def start(
+        self,
+        *,
+        members: int | None = None,
+        instance_ids: Sequence[str] = (),
+        generation: int | None = None,
+        topics: Sequence[str] = (),
+        committed: Mapping[tuple[str, int], int] | None = None,
+        type: str = "classic",
+        assignor: str = "range",
+        reconciling: bool = False,
+        session_timeout_ms: int = 45_000,
+    ) -> tuple[str, ...]:
+        """Begin with a stable group that has members, a generation and committed offsets.
+
+        `members` is their number, `instance_ids` has the group.instance.id of the first ones, which
+        are static. `generation` is the epoch of a group of type consumer. Members subscribe to
+        `topics`, by default to those of `committed`. `reconciling`: the last member of a consumer
+        group has just joined, and the others have not revoked its partitions.
+
+        The group is loaded from records that its coordinator would write, as after a failover: each
+        member has a new session, and no connection. Other groups in its partition of
+        `__consumer_offsets` are loaded again, too; their requests in progress get NOT_COORDINATOR.
+        Returns the member ids. Raises KohortError for a group that exists or could not be.
+        """
+        return self._server.run(
+            verbs.start_group,
+            self.id,
+            members=members,
+            instance_ids=instance_ids,
+            generation=generation,
+            topics=topics,
+            committed=committed,
+            type=type,
+            assignor=assignor,
+            reconciling=reconciling,
+            session_timeout_ms=session_timeout_ms,
+        )
 
     def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit offsets by topic and partition, for a group without members.

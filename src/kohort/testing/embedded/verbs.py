@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import KohortError
-from kohort.testing.embedded import arguments
+from kohort.testing.embedded import arguments, started_groups
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.faults import (
     Fault,
@@ -25,6 +25,7 @@ from kohort.testing.embedded.faults import (
 )
 from kohort.testing.embedded.group_state import GroupState
 from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
+from kohort.testing.start_states import StartState
 
 SETTLE_S: Final = 0.025
 """Time beyond that of `advance`, in which the server does what is due; it defers work by 20 ms."""
@@ -87,6 +88,52 @@ def records(server: EmbeddedServer, topic: str) -> list[TopicRecord]:
 async def read_group(server: EmbeddedServer, group: str) -> GroupState:
     """The group as it is now, all fields of one moment."""
     return await server.read_group(group)
+
+
+async def start_group(
+    server: EmbeddedServer,
+    group: str,
+    members: int | None = None,
+    instance_ids: Sequence[str] = (),
+    generation: int | None = None,
+    topics: Sequence[str] = (),
+    committed: Mapping[tuple[str, int], int] | None = None,
+    type: str = "classic",
+    assignor: str = "range",
+    reconciling: bool = False,
+    session_timeout_ms: int = 45_000,
+) -> tuple[str, ...]:
+    """Begin with a stable group that has members, a generation and committed offsets.
+
+    `members` is their number, `instance_ids` has the group.instance.id of the first ones, which are
+    static. `generation` is the epoch of a group of type consumer. Members subscribe to `topics`, by
+    default to those of `committed`. `reconciling`: the last member of a consumer group has just
+    joined, and the others have not revoked its partitions.
+
+    The group is loaded from records that its coordinator would write, as after a failover: each
+    member has a new session, and no connection. Other groups in its partition of __consumer_offsets
+    are loaded again, too; their requests in progress get NOT_COORDINATOR. Returns the member ids.
+    Raises KohortError for a group that exists or could not be.
+    """
+    most = 2**31 - 1
+    state = StartState(
+        members=members if members is None else arguments.whole("members", members, least=0),
+        instance_ids=arguments.names("instance_ids", instance_ids),
+        generation=(
+            generation
+            if generation is None
+            else arguments.whole("generation", generation, least=0, most=most)
+        ),
+        topics=arguments.names("topics", topics),
+        committed=arguments.offsets(committed) if committed else {},
+        type=arguments.one_of("type", type, ("classic", "consumer")),
+        assignor=arguments.text("assignor", assignor),
+        reconciling=reconciling,
+        session_timeout_ms=arguments.whole(
+            "session_timeout_ms", session_timeout_ms, least=1, most=most
+        ),
+    )
+    return await started_groups.start_group(server, group, state)
 
 
 async def commit(
