@@ -9,17 +9,21 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from effort import examples
 from kohort.cli.app import run
 from kohort.errors import KohortError
 from kohort.testing import RemoteKafka, ServerProcess
 from kohort.testing.control import brokers, http_api
 from kohort.testing.control.openapi import document
-from kohort.testing.control.routes import ROUTES
+from kohort.testing.control.routes import BROKER, ROUTES
 from kohort.testing.embedded import verbs
 from testing.conftest import CONTROL_OPTIONS
 from testing.embedded.wire_member import WireMember, make_stable
@@ -228,6 +232,35 @@ def test_errors_say_what_to_do(
 ) -> None:
     response = api(method, f"{broker}/{path}", body)
     assert (response.status, text in response.value["error"]) == (status, True), response
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.just(10**30) | st.floats(-1, 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+OF_A_BROKER = [
+    route
+    for route in ROUTES
+    if route.path.startswith(f"{BROKER}/")
+    and "recordings" not in route.path  # of files
+    and route.function is not brokers.Brokers.reset_broker
+]
+
+
+@given(st.data())
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_argument_makes_a_verb_fail_by_itself(
+    api: Api, broker: str, data: st.DataObject
+) -> None:
+    route = data.draw(st.sampled_from(OF_A_BROKER))
+    names = st.text(min_size=1, max_size=5)
+    in_path = {name: quote(data.draw(names), safe="") for name in route.in_path}
+    path = route.path.format_map({**in_path, "broker": broker.rpartition("/")[2]})
+    known = {name: JSON for name in route.in_body if name != "timeout"}
+    bounded = {"timeout": st.just(0.001)} if "timeout" in route.in_body else {}
+    body = data.draw(st.fixed_dictionaries(bounded, optional=known) | JSON)
+    assert api(route.method, path, body).status in (200, 400, 409)
 
 
 def test_a_web_page_controls_nothing(api: Api) -> None:

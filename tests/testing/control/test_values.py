@@ -90,6 +90,8 @@ def test_a_value_is_the_same_after_its_way_through_json(typed: tuple[Any, Any]) 
     [
         (int, "1", "partitions: expected an integer, not '1'"),
         (int, True, "partitions: expected an integer, not True"),
+        (float, float("nan"), "partitions: expected a number, not nan"),
+        (float, float("inf"), "partitions: expected a number, not inf"),
         (bytes, "paid!", "partitions: expected bytes in base64, not 'paid!'"),
         (bytes, 1, "partitions: expected bytes in base64, not 1"),
         (Sequence[int], [0, None], "partitions[1]: expected an integer, not None"),

@@ -12,6 +12,7 @@ Other types are those that JSON has. A type that is not here cannot be an argume
 
 import base64
 import binascii
+import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -182,6 +183,7 @@ def _key_text(key: object) -> str:
 def _scalar(kind: type, value: Any, at: str) -> Any:
     accepted = (int, float) if kind is float else kind
     is_right = isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
+    is_right = is_right and (not isinstance(value, float) or math.isfinite(value))
     return _expect(is_right, f"{_article(_SCALARS[kind])} {_SCALARS[kind]}", value, at)
 
 
