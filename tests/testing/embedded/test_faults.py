@@ -2,9 +2,12 @@
 
 import pytest
 
-from kohort.errors import KohortError
+from kohort.errors import KafkaError, KohortError
 from kohort.testing import EmbeddedKafka
-from testing.embedded.wire_member import WireMember, make_stable
+from kohort.testing.embedded import verbs
+from kohort.testing.embedded.error_responses import REFUSABLE
+from kohort.testing.embedded.faults import find_api, names_groups
+from testing.embedded.wire_member import WireClient, WireMember, make_stable
 
 
 @pytest.fixture
@@ -134,3 +137,99 @@ def test_wrong_names_of_faults_are_refused_with_a_hint(
     with pytest.raises(KohortError) as refused:
         kafka.fail(api, error=error)
     assert hint in str(refused.value)
+
+
+def test_a_truncated_response_ends_in_the_middle_and_its_request_took_effect(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    kafka.truncate("OffsetCommit")
+    with pytest.raises(ConnectionError):
+        member.commit(1)
+    assert 0 < member.received < member.expected
+    assert kafka.group("billing").wait(committed={("orders", 0): 1})
+    assert "gets half of its response" in kafka.timeline
+
+
+def test_a_throttled_client_is_told_for_how_long_and_waits(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    kafka.freeze()
+    fault = kafka.throttle("Heartbeat", seconds=30)
+    fields = {
+        "group_id": "billing",
+        "generation_id": member.generation,
+        "member_id": member.member_id,
+        "group_instance_id": None,
+    }
+    assert member.ask("heartbeat", 3, **fields).throttle_time.total_seconds() == 30
+    assert fault.met == 1
+    member.send("heartbeat", 3, **fields)
+    kafka.advance(29)
+    assert not member.has_response()
+    kafka.advance(2)
+    assert member.receive("heartbeat", 3).throttle_time.total_seconds() == 0
+    kafka.resume()
+
+
+def test_an_evicted_member_is_gone_and_the_group_rebalances(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    group = kafka.group("billing")
+    group.evict(member.member_id)
+    assert group.wait(state="Empty", members=0).rebalances[-1].cause == "left"
+    assert member.heartbeat() == "unknown_member_id"
+    assert f"evicted {member.member_id} from group billing" in kafka.timeline
+    with pytest.raises(KafkaError, match="UNKNOWN_MEMBER_ID"):
+        group.evict(member.member_id)
+
+
+def test_a_moved_coordinator_is_found_again(kafka: EmbeddedKafka, member: WireMember) -> None:
+    fault = kafka.group("billing").move_coordinator()
+    other = WireMember(kafka.bootstrap, "b", group="shipping")
+    other.ask("find_coordinator", 3, key="shipping", key_type=0)
+    assert member.ask("find_coordinator", 3, key="billing", key_type=0).node_id >= 0
+    assert member.heartbeat() == "not_coordinator"
+    assert member.commit(1) == "not_coordinator"
+    other.ask("find_coordinator", 3, key="shipping", key_type=0)
+    assert member.heartbeat() == "not_coordinator"
+    assert member.ask("find_coordinator", 3, key="billing", key_type=0).node_id >= 0
+    assert member.heartbeat() == "none"
+    assert member.commit(1) == "none"
+    assert fault.met == 3
+    assert "requests of group=billing fail with NOT_COORDINATOR" in kafka.timeline
+
+
+def test_a_moved_coordinator_that_no_request_met_fails_the_test(kafka: EmbeddedKafka) -> None:
+    kafka.group("billing").move_coordinator()
+    with pytest.raises(AssertionError, match="group=billing fail with NOT_COORDINATOR"):
+        kafka.verify_faults()
+    kafka.clear_faults()
+
+
+@pytest.mark.parametrize("api", verbs.COORDINATOR_APIS)
+def test_each_api_of_a_coordinator_can_be_failed(api: str) -> None:
+    assert find_api(api).name in REFUSABLE
+    assert names_groups(find_api(api))
+
+
+def test_a_login_can_be_refused() -> None:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_app="secret";'
+        ),
+    }
+    with EmbeddedKafka(settings) as kafka:
+        refused = kafka.fail("SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED")
+        assert login(kafka) == "sasl_authentication_failed"
+        assert refused.met == 1
+        assert login(kafka) == "none"
+
+
+def login(kafka: EmbeddedKafka) -> str:
+    client = WireClient(kafka.bootstrap)
+    assert not client.ask("sasl_handshake", 1, mechanism="PLAIN").error_code
+    response = client.ask("sasl_authenticate", 2, auth_bytes=b"\0app\0secret")
+    client.close()
+    return str(response.error_code.name)

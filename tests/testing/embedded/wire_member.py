@@ -1,5 +1,6 @@
 """A member of a classic group that sends what a test tells it to, by a blocking socket."""
 
+import select
 import socket
 import struct
 from collections.abc import Mapping
@@ -28,6 +29,10 @@ class WireClient:
         host, _, port = bootstrap.rpartition(":")
         self.client_id = client_id
         self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self.expected = 0
+        """Bytes of the last response, as its beginning says."""
+        self.received = 0
+        """Bytes of the last response that came."""
 
     def close(self) -> None:
         self._socket.close()
@@ -41,8 +46,8 @@ class WireClient:
 
     def receive(self, api: str, version: int) -> Any:
         """The next response. Raises ConnectionError if the server has cut the connection."""
-        (size,) = struct.unpack(">i", self._read(4))
-        content, key = self._read(size), BY_NAME[api].key
+        (self.expected,) = struct.unpack(">i", self._read(4))
+        content, key = self._read(self.expected), BY_NAME[api].key
         read = entity_reader(load_response_schema(key, version))
         entity, _ = read(content, response_body_at(key, version))
         return entity
@@ -58,7 +63,13 @@ class WireClient:
             if not read:
                 raise ConnectionError("the server closed the connection")
             data += read
+            self.received = len(data)
         return data
+
+    def has_response(self) -> bool:
+        """Whether bytes have come that were not read."""
+        readable, _, _ = select.select([self._socket], [], [], 0)
+        return bool(readable)
 
 
 class WireMember(WireClient):

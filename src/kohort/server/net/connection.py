@@ -284,6 +284,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def send_and_close(self, data: bytes) -> None:
+        """Send bytes after what waits to be sent, and close."""
+        self._flush()
+        self._write(data)
+        self._close()
+
     def drop(self, why: str) -> None:
         """Close at once, without sending what waits to be sent, and log why."""
         self._metrics.hung_up += 1

@@ -147,6 +147,8 @@ ROUTES: Final = (
     Route("POST", f"{BROKER}/groups/{{group}}/wait", waits.wait),
     Route("POST", f"{BROKER}/groups/{{group}}/commit", verbs.commit),
     Route("POST", f"{BROKER}/groups/{{group}}/start", verbs.start_group),
+    Route("POST", f"{BROKER}/groups/{{group}}/evict", verbs.evict),
+    Route("POST", f"{BROKER}/groups/{{group}}/move_coordinator", verbs.move_coordinator),
     Route("POST", f"{BROKER}/groups/{{group}}/advance_until", waits.advance_until),
     Route("POST", f"{BROKER}/recordings/start", verbs.start_recording),
     Route("POST", f"{BROKER}/recordings/stop", verbs.stop_recording),
@@ -168,6 +170,8 @@ ROUTES: Final = (
     Route("POST", f"{BROKER}/faults/fail", verbs.fail),
     Route("POST", f"{BROKER}/faults/delay", verbs.delay),
     Route("POST", f"{BROKER}/faults/drop", verbs.drop),
+    Route("POST", f"{BROKER}/faults/truncate", verbs.truncate),
+    Route("POST", f"{BROKER}/faults/throttle", verbs.throttle),
 )
 
 

@@ -213,6 +213,21 @@ class Controls:
         """
         return FaultHandle(self._server, self._server.call(verbs.drop, api, applied, **which))
 
+    def truncate(self, api: str, **which: Unpack[Which]) -> FaultHandle:
+        """Send the first half of the response and close the connection; else as `fail`.
+
+        The request has its whole effect.
+        """
+        return FaultHandle(self._server, self._server.call(verbs.truncate, api, **which))
+
+    def throttle(self, api: str, *, seconds: float, **which: Unpack[Which]) -> FaultHandle:
+        """Throttle the client for so many seconds, as a quota does; else as `fail`.
+
+        The response has that `throttle_time_ms`, and the server takes no further request of the
+        connection for so long, in its own time.
+        """
+        return FaultHandle(self._server, self._server.call(verbs.throttle, api, seconds, **which))
+
     def clear_faults(self) -> None:
         """Remove all faults."""
         self._server.call(verbs.clear_faults)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kohort.coordinator.requests import OffsetCommit, OffsetToCommit
-from kohort.coordinator.responses import OffsetCommitResponse
+from kohort.coordinator.requests import LeaveGroup, LeavingMember, OffsetCommit, OffsetToCommit
+from kohort.coordinator.responses import LeaveGroupResponse, OffsetCommitResponse
 from kohort.errors import KafkaError, KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config
@@ -40,6 +40,7 @@ Groups do not wait for more members, any session timeout is accepted, and a conn
 while time is advanced.
 """
 _COMMIT_VERSION: Final = 9
+_LEAVE_VERSION: Final = 5
 
 
 class EmbeddedServer:
@@ -154,6 +155,23 @@ class EmbeddedServer:
         for refused, error in response.results:
             if error:
                 raise KafkaError(error, f"{group} cannot commit {TopicPartition(*refused)}")
+
+    async def evict(self, group: str, member_id: str) -> None:
+        """Remove a member from its group. Raises KafkaError."""
+        evicted = self.loop.create_future()
+        self.broker.groups.submit(
+            LeaveGroup(
+                on_response=evicted.set_result,
+                version=_LEAVE_VERSION,
+                group=group,
+                members=(LeavingMember(member_id=member_id, instance_id=None, reason="evicted"),),
+            )
+        )
+        response: LeaveGroupResponse = await evicted
+        error = response.error or next((member.error for member in response.members), None)
+        if error:
+            raise KafkaError(error, f"{member_id} is no member of {group}")
+        self.timeline.add(f"evicted {member_id} from group {group}")
 
     async def pass_time(self, seconds: float, *, to_next_timer: bool = False) -> None:
         """Let time pass that clients see, too: members without heartbeats expire.

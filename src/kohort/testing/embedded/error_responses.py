@@ -32,6 +32,7 @@ REFUSABLE: Final = frozenset(
         "end_txn",
         "txn_offset_commit",
         "consumer_group_heartbeat",
+        "sasl_authenticate",
     }
 )
 """APIs for which `error_response` has a response that clients understand."""

@@ -1,8 +1,11 @@
 """Exchanges of an embedded server, whose requests are all seen by the test kit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, cast
 
+from kohort.log.stores import FileSlice, Records
+from kohort.protocol.error_codes import errors_in
+from kohort.protocol.messages import encode, frame_head
 from kohort.server.net import Connection, Exchange, RepeatedRequest
 
 
@@ -43,3 +46,26 @@ class CutExchange(ObservedExchange):
 
     def end_without_response(self) -> None:
         self.cut()
+
+
+class TruncatedExchange(ObservedExchange):
+    """An exchange whose connection is closed amid the response."""
+
+    __slots__ = ()
+
+    def respond(self, entity: Any) -> None:
+        self.respond_encoded(encode(entity), errors_in(entity))
+
+    def respond_encoded(self, body: bytes | Sequence[Records], errors: Iterable[int] = ()) -> None:  # noqa: ARG002
+        content = joined(body)
+        frame = frame_head(self.api_key, self.version, self.correlation_id, len(content)) + content
+        cast("Connection", self.connection).send_and_close(frame[: len(frame) // 2])
+
+
+def joined(body: bytes | Sequence[Records]) -> bytes:
+    """The bytes of a response body."""
+    pieces = (body,) if isinstance(body, bytes) else body
+    return b"".join(
+        piece.read(0, len(piece)) if isinstance(piece, FileSlice) else bytes(piece)
+        for piece in pieces
+    )

@@ -2,8 +2,8 @@
 
     kafka.fail("OffsetCommit", error="NOT_COORDINATOR", times=2, group="billing")
 
-A fault meets the requests of one API that match it, until it has met `times` of them. Requests meet
-the faults in the order in which they were set, each at most one.
+A fault meets the requests of its APIs that match it, until it has met `times` of them. Requests
+meet the faults in the order in which they were set, each at most one.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from kohort.protocol.message_classes import load_request_schema
 from kohort.server.net import Dispatch, Exchange
 from kohort.testing.embedded import arguments
 from kohort.testing.embedded.error_responses import REFUSABLE, error_response
-from kohort.testing.embedded.exchanges import CutExchange
+from kohort.testing.embedded.exchanges import CutExchange, TruncatedExchange
 from kohort.util.text import join_names
 
 Served: TypeAlias = Coroutine[Any, Any, None] | None
@@ -65,7 +65,8 @@ class Which(TypedDict, total=False):
 class Fault:
     """One fault; `met` counts the requests that it has met."""
 
-    api: Api
+    apis: tuple[Api, ...]
+    """The APIs whose requests meet it."""
     effect: Callable[[Intercepted], Served]
     text: str
     """What it does to a request, for the timeline."""
@@ -80,6 +81,10 @@ class Fault:
     met: int = 0
     number: int = 0
     """Number of the fault on its server, from 1."""
+    subject: str = ""
+    """What meets it, if that is not the requests of one API."""
+    until: Api | None = None
+    """A request of this API for the same group ends it, after it was met."""
     error: str | None = None
     """What `when` raised; the fault meets no further request after it."""
 
@@ -93,8 +98,9 @@ class Fault:
             arguments.function("when", self.when)
         if self.group is not None:
             arguments.text("group", self.group)
-            if not names_groups(self.api):
-                raise KohortError(f"group={self.group!r}: no {api_name(self.api)} names a group")
+            for api in self.apis:
+                if not names_groups(api):
+                    raise KohortError(f"group={self.group!r}: no {api_name(api)} names a group")
 
     def __str__(self) -> str:
         narrowed = "".join(
@@ -102,7 +108,7 @@ class Fault:
             for name, value in (("group", self.group), ("client_id", self.client_id))
             if value is not None
         )
-        return f"{api_name(self.api)}{narrowed} {self.text}"
+        return f"{self.subject or ', '.join(map(api_name, self.apis))}{narrowed} {self.text}"
 
     def state(self) -> "FaultState":
         """The fault at this moment."""
@@ -118,6 +124,21 @@ class Fault:
     def is_spent(self) -> bool:
         """Whether it meets no further request."""
         return self.error is not None or (self.times is not None and self.met >= self.times)
+
+    def concerns(self, api_key: int) -> bool:
+        """Whether a request of this API may meet or end it."""
+        return not self.is_spent and any(
+            api is not None and api.key == api_key for api in (*self.apis, self.until)
+        )
+
+    def ends_with(self, exchange: Exchange, request: Any) -> bool:
+        """Whether a request ends it."""
+        return (
+            self.until is not None
+            and exchange.api_key == self.until.key
+            and self.met > 0
+            and self.group in groups_of(request)
+        )
 
     def matches(self, exchange: Exchange, request: Any) -> bool:
         """Whether a request of its API meets it; no request does if `when` raises."""
@@ -181,13 +202,18 @@ class Faults:
 
     def concern(self, api_key: int) -> bool:
         """Whether a request of this API may meet a fault."""
-        return any(fault.api.key == api_key and not fault.is_spent for fault in self._faults)
+        return any(fault.concerns(api_key) for fault in self._faults)
 
     def meet(self, exchange: Exchange, request: Any) -> Fault | None:
         """The fault that this request meets, which is counted; None if it meets none."""
         for fault in self._faults:
-            is_open = fault.api.key == exchange.api_key and not fault.is_spent
-            if is_open and fault.matches(exchange, request):
+            if not fault.concerns(exchange.api_key):
+                continue
+            if fault.ends_with(exchange, request):
+                fault.times = fault.met
+            elif all(api.key != exchange.api_key for api in fault.apis):
+                continue
+            elif fault.matches(exchange, request):
                 fault.met += 1
                 self._on_met(fault, exchange)
                 return fault
@@ -250,6 +276,11 @@ def refusal(api: Api, error: ErrorCode) -> Callable[[Intercepted], Served]:
             f"{api_name(api)} cannot be failed with an error, but can be delayed or dropped. These "
             f"can be failed: {names}"
         )
+    return refusing(error)
+
+
+def refusing(error: ErrorCode) -> Callable[[Intercepted], Served]:
+    """Respond with an error, for APIs of `REFUSABLE`."""
 
     def refuse(met: Intercepted) -> Served:
         exchange = met.exchange
@@ -292,3 +323,18 @@ def cutting(*, applied: bool) -> Callable[[Intercepted], Served]:
         return None
 
     return cut
+
+
+def truncating(met: Intercepted) -> Served:
+    """Handle the request, send the first half of the response, and close the connection."""
+    return met.serve(TruncatedExchange.of(met.exchange))
+
+
+def throttling(seconds: float) -> Callable[[Intercepted], Served]:
+    """Handle the request, and throttle its client for so many seconds, as a quota does."""
+
+    def throttle(met: Intercepted) -> Served:
+        met.exchange.throttle(round(seconds * 1_000))
+        return met.serve()
+
+    return throttle

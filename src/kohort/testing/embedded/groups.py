@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from kohort.testing.embedded import arguments, verbs
+from kohort.testing.embedded.fault_handle import FaultHandle
 from kohort.testing.embedded.group_state import GroupRebalance, GroupState, Member
 from kohort.testing.embedded.running_server import ControlledServer
 
@@ -100,3 +101,20 @@ class GroupReader:
         Raises KafkaError: UNKNOWN_MEMBER_ID if it has members, UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._server.run(verbs.commit, self.id, offsets)
+
+    def evict(self, member_id: str) -> None:
+        """Remove a member, as an administrator does; the group rebalances.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID.
+        """
+        self._server.run(verbs.evict, self.id, member_id)
+
+    def move_coordinator(self, *, required: bool = True) -> FaultHandle:
+        """Respond NOT_COORDINATOR to its requests until a client looks for its coordinator.
+
+        That is what clients see when another node becomes the coordinator. Requests that wait, such
+        as a JoinGroup, go on waiting. If no request meets it, it is an error at the end of the test
+        unless `required` is false.
+        """
+        state = self._server.call(verbs.move_coordinator, self.id, required)
+        return FaultHandle(self._server, state)

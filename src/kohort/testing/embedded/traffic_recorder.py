@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
-from kohort.log.stores import FileSlice, Records
+from kohort.log.stores import Records
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.framing import CONTENT
 from kohort.protocol.messages import encode, frame_head
 from kohort.recording import Recorder, RecordingError
 from kohort.server.net import Connection, Exchange
-from kohort.testing.embedded.exchanges import ObservedExchange
+from kohort.testing.embedded.exchanges import ObservedExchange, joined
 from kohort.testing.embedded.server_time import ServerTimeLoop
 
 
@@ -130,7 +130,7 @@ class RecordedExchange(ObservedExchange):
     def respond_encoded(self, body: bytes | Sequence[Records], errors: Iterable[int] = ()) -> None:
         """As of its base."""
         if self.recorders and self.connection.is_open:
-            content = _joined(body)
+            content = joined(body)
             head = frame_head(self.api_key, self.version, self.correlation_id, len(content))
             for recorder in self.recorders:
                 recorder.response(self.client_connection, head[CONTENT:] + content)
@@ -141,11 +141,3 @@ class RecordedExchange(ObservedExchange):
         for recorder in self.recorders:
             recorder.hung_up(self.client_connection)
         super().close_with_reason(why)
-
-
-def _joined(body: bytes | Sequence[Records]) -> bytes:
-    pieces = (body,) if isinstance(body, bytes) else body
-    return b"".join(
-        piece.read(0, len(piece)) if isinstance(piece, FileSlice) else bytes(piece)
-        for piece in pieces
-    )

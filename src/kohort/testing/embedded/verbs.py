@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Unpack
 
-from kohort.errors import KohortError
+from kohort.errors import ErrorCode, KohortError
 from kohort.testing.embedded import arguments, started_groups
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.faults import (
@@ -21,12 +21,26 @@ from kohort.testing.embedded.faults import (
     find_api,
     find_error,
     refusal,
+    refusing,
+    throttling,
+    truncating,
     verify,
 )
 from kohort.testing.embedded.group_state import GroupState
 from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
 from kohort.testing.start_states import StartState
 
+COORDINATOR_APIS: Final = (
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "TxnOffsetCommit",
+    "ConsumerGroupHeartbeat",
+)
+"""APIs of the coordinator of a group."""
 SETTLE_S: Final = 0.025
 """Time beyond that of `advance`, in which the server does what is due; it defers work by 20 ms."""
 
@@ -273,13 +287,13 @@ def fail(server: EmbeddedServer, api: str, error: str, **which: Unpack[Which]) -
     """
     known = find_api(api)
     effect = refusal(known, find_error(error))
-    return server.faults.add(Fault(known, effect, f"fails with {error}", **which))
+    return server.faults.add(Fault((known,), effect, f"fails with {error}", **which))
 
 
 def delay(server: EmbeddedServer, api: str, seconds: float, **which: Unpack[Which]) -> FaultState:
     """Handle requests after so many seconds of the server's time; else as `fail`."""
     text = f"is delayed by {arguments.seconds('seconds', seconds):g} s"
-    return server.faults.add(Fault(find_api(api), delaying(seconds), text, **which))
+    return server.faults.add(Fault((find_api(api),), delaying(seconds), text, **which))
 
 
 def drop(
@@ -293,7 +307,57 @@ def drop(
     The request has no effect, or with `applied` its whole effect: the client cannot know which.
     """
     text = "is applied without a response" if applied else "is dropped"
-    return server.faults.add(Fault(find_api(api), cutting(applied=applied), text, **which))
+    return server.faults.add(Fault((find_api(api),), cutting(applied=applied), text, **which))
+
+
+def truncate(server: EmbeddedServer, api: str, **which: Unpack[Which]) -> FaultState:
+    """Send the first half of the response and close the connection; else as `fail`.
+
+    The request has its whole effect.
+    """
+    text = "gets half of its response"
+    return server.faults.add(Fault((find_api(api),), truncating, text, **which))
+
+
+def throttle(
+    server: EmbeddedServer, api: str, seconds: float, **which: Unpack[Which]
+) -> FaultState:
+    """Throttle the client for so many seconds, as a quota does; else as `fail`.
+
+    The response has that `throttle_time_ms`, and the server takes no further request of the
+    connection for so long, in its own time.
+    """
+    text = f"is throttled for {arguments.seconds('seconds', seconds):g} s"
+    return server.faults.add(Fault((find_api(api),), throttling(seconds), text, **which))
+
+
+def move_coordinator(server: EmbeddedServer, group: str, required: bool = True) -> FaultState:
+    """Respond NOT_COORDINATOR to the group's requests until a client looks for its coordinator.
+
+    That is what clients see when another node becomes the coordinator. Requests that wait, such as
+    a JoinGroup, go on waiting.
+    """
+    effect = refusing(ErrorCode.not_coordinator)
+    return server.faults.add(
+        Fault(
+            tuple(map(find_api, COORDINATOR_APIS)),
+            effect,
+            "fail with NOT_COORDINATOR until FindCoordinator",
+            times=None,
+            group=group,
+            required=required,
+            subject="requests of",
+            until=find_api("FindCoordinator"),
+        )
+    )
+
+
+async def evict(server: EmbeddedServer, group: str, member_id: str) -> None:
+    """Remove a member from its group, as an administrator does; the group rebalances.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID.
+    """
+    await server.evict(group, arguments.text("member_id", member_id))
 
 
 def faults(server: EmbeddedServer) -> list[FaultState]:
