@@ -1,6 +1,7 @@
 """The configuration: what wins, what is refused, and that every mistake is told at once."""
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,18 @@ def test_addresses_that_others_can_reach_need_consent_and_a_name() -> None:
     )
     (listener,) = config.listeners
     assert listener.advertised == ("kohort.example", 9092)
+
+
+def test_an_advertised_address_can_have_the_name_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "kafka")
+    for advertised, expected in (
+        ("PLAINTEXT://{hostname}:29092", ("kafka", 29092)),
+        ("{hostname}.example:9092", ("kafka.example", 9092)),
+    ):
+        config = load("--listen", "0.0.0.0:9092", "--advertise", advertised, "--insecure")
+        assert [listener.advertised for listener in config.listeners] == [expected]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ A setting with the prefix `listener.name.NAME.`, in lower case, is for that list
 of a SASL mechanism have the mechanism behind the prefix: `listener.name.NAME.scram-sha-256.…`.
 """
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,6 +17,8 @@ from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
 PREFIX: Final = "listener.name."
 HTTP: Final = "HTTP"
 """Name by which the HTTP port has settings of its own."""
+HOSTNAME: Final = "{hostname}"
+"""In `advertised.listeners`: the name of this machine or container."""
 DEFAULT_NAME: Final = "PLAINTEXT"
 """Name of a listener that is written without one, as HOST:PORT."""
 
@@ -93,7 +96,7 @@ def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[Li
                 f"listeners: {name} has no security protocol in listener.security.protocol.map"
             )
             continue
-        advertised_address = advertised.get(name, address)
+        advertised_address = _with_hostname(advertised.get(name, address))
         if advertised_address.is_any:
             problems.append(
                 f"advertised.listeners: clients cannot connect to {advertised_address}; name an "
@@ -165,6 +168,12 @@ def _addresses_by_name(
             problems.append(f"{setting}: {name} is there twice; each listener has its own name")
         addresses[name] = address
     return addresses
+
+
+def _with_hostname(address: Address) -> Address:
+    if HOSTNAME not in address.host:
+        return address
+    return address._replace(host=address.host.replace(HOSTNAME, socket.gethostname()))
 
 
 def _protocols(entries: Iterable[str], problems: list[str]) -> Mapping[str, SecurityProtocol]:

@@ -25,7 +25,8 @@ SERVER: Final = (
     ),
     list_row("advertised.listeners", None, check=parse_listener,
         doc="Addresses that clients connect to, one per listener name. Other listeners advertise "
-        "their own address. Port 0: the port listened on.",
+        "their own address. Port 0: the port listened on. {hostname} in it: the name of this "
+        "machine or container.",
     ),
     list_row("listener.security.protocol.map",
         ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
