@@ -121,7 +121,7 @@ class Injector:
         if fault.target == SERVER:
             return self._server.process if self._server.is_running else None
         program = self._programs[fault.target]
-        return program.process if program.is_running else None
+        return program.process
 
     def _pause(self, fault: Fault) -> None:
         process = self._process(fault)

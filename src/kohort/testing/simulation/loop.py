@@ -158,6 +158,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             del runnable[-1]
         if not handle.cancelled():
             self.steps += 1
+            if self.steps > self._max_steps:
+                raise SimulationStuckError(
+                    f"the scenario did not end within {self._max_steps} steps"
+                )
             handle._run()
 
     def _jump(self) -> None:
@@ -169,8 +173,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             raise SimulationStuckError(
                 "nothing is left to happen: the scenario waits for something that no process does"
             )
-        if self.steps > self._max_steps:
-            raise SimulationStuckError(f"the scenario did not end within {self._max_steps} steps")
         self._now_s = max(self._now_s, timers[0][0])
         while timers and timers[0][0] <= self._now_s:
             _, _, process, handle = heapq.heappop(timers)

@@ -18,15 +18,21 @@ class SimulatedGroup(ConsumerGroup[Any, Any]):
         group_id: str,
         **options: Any,
     ) -> None:
-        """It is one of `members` while it is entered."""
+        """It is one of `members` from the begin of its entry to its end."""
         super().__init__(group_id, **options)
+        self.is_entered = False
         self._ledger = ledger
         self._members = members
         self._process = process
 
     async def __aenter__(self) -> "SimulatedGroup":
-        await super().__aenter__()
         self._members[self] = self._process
+        try:
+            await super().__aenter__()
+        except BaseException:
+            del self._members[self]
+            raise
+        self.is_entered = True
         return self
 
     async def close(self) -> None:

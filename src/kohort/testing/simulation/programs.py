@@ -54,8 +54,8 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has a process now."""
-        return self._task is not None
+        """Whether it has a process now, or has been stopped."""
+        return self._task is not None or self._is_stopping
 
     def start(self) -> None:
         """Start a process, unless there is one or the program has finished."""

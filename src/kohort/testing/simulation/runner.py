@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
 
+from kohort.errors import KohortError
 from kohort.testing.simulation.faults import Fault
 from kohort.testing.simulation.ledger import Violation
 from kohort.testing.simulation.loop import SimulatedLoop, SimulationStuckError
@@ -72,9 +73,13 @@ def simulate(
     the seed. `settings` of the server have Kafka's names. After a failure, up to `shrinks` further
     runs search for fewer and shorter faults that break the same invariant.
 
-    Raises SimulationError, KohortError for settings or faults that cannot be, and RuntimeError if
-    an event loop runs in this thread.
+    Raises SimulationError, and KohortError for settings or faults that cannot be, or if an event
+    loop runs in this thread.
     """
+    if asyncio._get_running_loop() is not None:
+        raise KohortError(
+            "a simulation has an event loop of its own: call simulate from a function without async"
+        )
     result = run_once(seed, scenario, faults, settings or {}, max_steps)
     if not result.violations:
         return result
@@ -115,9 +120,11 @@ def run_once(
             simulation = Simulation(seed, loop, settings, faults)
             loop.set_exception_handler(lambda _, context: _unhandled(simulation, context))
             with logged_in(simulation.timeline):
-                _run(loop, simulation, scenario)
-                steps, seconds = loop.steps, loop.time()
-                _clean_up(loop, simulation)
+                try:
+                    _run(loop, simulation, scenario)
+                finally:
+                    steps, seconds = loop.steps, loop.time()
+                    _clean_up(loop, simulation)
     finally:
         loop.close()
     return SimulationResult(

@@ -205,6 +205,7 @@ class Simulation:
         await self._injector.calm()
         self.timeline.add("all faults have ended")
         end = self._loop.time() + seconds
+        await asyncio.sleep(_POLL_S)  # a program that has just been started begins to join
         while (waits_for := self._unsettled()) and self._loop.time() < end:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
         if waits_for:
@@ -213,9 +214,14 @@ class Simulation:
 
     def _unsettled(self) -> str:
         """Why the groups have not converged; "" if they have."""
+        for program in self.programs.values():
+            if not program.is_running and not program.has_finished.is_set():
+                return f"{program.name} does not run"
         groups: dict[str, list[SimulatedGroup]] = {}
         for member, process in self._members.items():
             if not process.has_ended:
+                if not member.is_entered:
+                    return f"a member of {process.name} joins {member.config.group_id}"
                 groups.setdefault(member.config.group_id, []).append(member)
         for group_id, members in groups.items():
             if why := self._unsettled_group(group_id, members):
