@@ -105,5 +105,21 @@ def offsets(value: object) -> dict[tuple[str, int], int]:
     return checked
 
 
+def values_by_partition(name: str, value: object) -> dict[tuple[str, int], list[bytes]]:
+    """Values of records by topic and partition, at least one for each."""
+    example = f'a mapping, as in {name}={{("orders", 0): [b"paid"]}}'
+    if not isinstance(value, Mapping) or not all(map(_is_list, value.values())):
+        raise _unlike(name, example, value)
+    partitions = offsets(dict.fromkeys(value, 0)) if value else {}
+    return {
+        partition: [data("a value", each) or b"" for each in values]
+        for partition, values in zip(partitions, value.values(), strict=True)
+    }
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value)
+
+
 def _unlike(name: str, expected: str, value: object) -> KohortError:
     return KohortError(f"{name}: expected {expected}, not {value!r}")

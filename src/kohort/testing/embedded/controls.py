@@ -13,6 +13,7 @@ from kohort.testing.embedded.advancing import advance_until
 from kohort.testing.embedded.clients import identify
 from kohort.testing.embedded.fault_handle import FaultHandle
 from kohort.testing.embedded.faults import Which
+from kohort.testing.embedded.open_transactions import OpenTransaction
 from kohort.testing.embedded.recording import Recording
 from kohort.testing.embedded.replays import replay_on
 from kohort.testing.embedded.running_server import ControlledServer, RunningServer
@@ -119,6 +120,25 @@ class Controls:
     def records(self, topic: str) -> list[TopicRecord]:
         """The committed records of a topic, by partition and offset. Raises KafkaError."""
         return self._server.call(verbs.records, topic)
+
+    def open_transaction(
+        self,
+        transactional_id: str,
+        records: Mapping[tuple[str, int], Sequence[bytes]],
+        *,
+        offsets: Mapping[tuple[str, int], int] | None = None,
+        group: str = "",
+        timeout_ms: int = 60_000,
+    ) -> OpenTransaction:
+        """Begin with an open transaction, as a producer leaves it that crashes.
+
+        It has these records by topic and partition, and `offsets` of a `group`. The server aborts
+        it after `timeout_ms` of its time, or when a producer with the same id starts. Raises
+        KafkaError, such as UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        return self._server.run(
+            verbs.open_transaction, transactional_id, records, offsets, group, timeout_ms
+        )
 
     # --- recordings ---
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import ErrorCode, KohortError
-from kohort.testing.embedded import arguments, started_groups
+from kohort.testing.embedded import arguments, open_transactions, started_groups
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.faults import (
     Fault,
@@ -27,6 +27,7 @@ from kohort.testing.embedded.faults import (
     verify,
 )
 from kohort.testing.embedded.group_state import GroupState
+from kohort.testing.embedded.open_transactions import OpenTransaction
 from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
 from kohort.testing.start_states import StartState
 
@@ -158,6 +159,35 @@ async def commit(
     Raises KafkaError: UNKNOWN_MEMBER_ID if it has members, UNKNOWN_TOPIC_OR_PARTITION.
     """
     await server.commit(group, arguments.offsets(offsets))
+
+
+# --- transactions ---
+
+
+async def open_transaction(
+    server: EmbeddedServer,
+    transactional_id: str,
+    records: Mapping[tuple[str, int], Sequence[bytes]],
+    offsets: Mapping[tuple[str, int], int] | None = None,
+    group: str = "",
+    timeout_ms: int = 60_000,
+) -> OpenTransaction:
+    """Begin with an open transaction, as a producer leaves it that crashes.
+
+    It has these records by topic and partition, and `offsets` of a `group`. The server aborts it
+    after `timeout_ms` of its time, or when a producer with the same id starts. Raises KafkaError,
+    such as UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    if not records and not offsets:
+        raise KohortError("a transaction opens with its first record or offset: pass some")
+    return await open_transactions.open_transaction(
+        server,
+        arguments.text("transactional_id", transactional_id),
+        arguments.values_by_partition("records", records),
+        arguments.offsets(offsets) if offsets else {},
+        arguments.text("group", group) if offsets else group,
+        arguments.whole("timeout_ms", timeout_ms, least=1, most=2**31 - 1),
+    )
 
 
 # --- recordings ---
