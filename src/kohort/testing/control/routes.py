@@ -140,6 +140,8 @@ ROUTES: Final = (
     Route("POST", f"{BROKER}/reset", Brokers.reset_broker),
     Route("GET", f"{BROKER}/bootstrap", verbs.bootstrap),
     Route("GET", f"{BROKER}/timeline", verbs.timeline),
+    Route("GET", f"{BROKER}/exchanges", verbs.exchanges),
+    Route("GET", f"{BROKER}/transactions", verbs.transactions),
     Route("POST", f"{BROKER}/topics", verbs.topic),
     Route("POST", f"{BROKER}/topics/{{topic}}/records", verbs.produce),
     Route("GET", f"{BROKER}/topics/{{topic}}/records", verbs.records),

@@ -11,6 +11,7 @@ from kohort.recording import ReplayResult
 from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.advancing import advance_until
 from kohort.testing.embedded.clients import identify
+from kohort.testing.embedded.exchange_log import LoggedExchange
 from kohort.testing.embedded.fault_handle import FaultHandle
 from kohort.testing.embedded.faults import Which
 from kohort.testing.embedded.open_transactions import OpenTransaction
@@ -18,6 +19,7 @@ from kohort.testing.embedded.recording import Recording
 from kohort.testing.embedded.replays import replay_on
 from kohort.testing.embedded.running_server import ControlledServer, RunningServer
 from kohort.testing.embedded.topic_records import TopicRecord
+from kohort.testing.embedded.transaction_state import TransactionState
 
 _killed: Final[list[object]] = []
 """Killed clients. One of librdkafka that has not polled a rebalance may not end, and then holds
@@ -92,6 +94,19 @@ class Controls:
     def timeline(self) -> str:
         """The latest events with the server's time: rebalances, faults, kills, advanced time."""
         return self._server.timeline
+
+    @property
+    def exchanges(self) -> list[LoggedExchange]:
+        """The latest 1,000 requests and their responses, in the order in which they were handled.
+
+        Requests that wait, such as a parked JoinGroup, have the outcome `waiting`.
+        """
+        return self._server.call(verbs.exchanges)
+
+    @property
+    def transactions(self) -> list[TransactionState]:
+        """All transactional ids with their states."""
+        return self._server.call(verbs.transactions)
 
     # --- topics ---
 

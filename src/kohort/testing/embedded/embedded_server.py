@@ -12,6 +12,7 @@ from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.net import Exchange
 from kohort.testing.embedded.clients import Clients
+from kohort.testing.embedded.exchange_log import ExchangeLog
 from kohort.testing.embedded.faults import Fault, Faults
 from kohort.testing.embedded.group_state import GroupState, read_group
 from kohort.testing.embedded.partitions import find_log
@@ -61,13 +62,14 @@ class EmbeddedServer:
         self.timeline = Timeline(self.clock)
         self.faults = Faults(self._fault_met)
         self.recordings = Recordings(loop)
+        self.exchanges = ExchangeLog(self.clock)
         self._restarting = asyncio.Lock()
         self._start_error: str | None = None
         self.broker = self._new_broker()
         loop.on_jump = self._time_advanced
 
     def _new_broker(self) -> Broker:
-        hook = RequestHook(self.clients, self.faults, self.recordings)
+        hook = RequestHook(self.clients, self.faults, self.recordings, self.exchanges)
         return Broker(Config(self._settings), clock=self.clock, intercept=hook)
 
     async def start(self) -> None:

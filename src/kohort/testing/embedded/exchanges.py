@@ -7,17 +7,20 @@ from kohort.log.stores import FileSlice, Records
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode, frame_head
 from kohort.server.net import Connection, Exchange, RepeatedRequest
+from kohort.testing.embedded.exchange_log import Entry
 
 
 class ObservedExchange(Exchange):
     """An exchange whose request is dispatched again when it is repeated."""
 
-    __slots__ = ()
+    __slots__ = ("entry",)
+    entry: Entry | None
+    """Its entry in the log of exchanges."""
 
     @classmethod
     def of(cls, exchange: Exchange) -> Self:
         """The same exchange, of this class; the other one is not to be used any more."""
-        return cls(
+        observed = cls(
             exchange.connection,
             exchange.api_key,
             exchange.version,
@@ -25,6 +28,13 @@ class ObservedExchange(Exchange):
             exchange.client_id,
             exchange.size,
         )
+        observed.entry = getattr(exchange, "entry", None)
+        return observed
+
+    def note_end(self, outcome: str, content: bytes | None = None) -> None:
+        """Note in the log how the exchange ended."""
+        if self.entry is not None:
+            self.entry.end(outcome, content)
 
     def cache_request(self, request: RepeatedRequest) -> None:
         """A connection would handle repetitions by itself."""
@@ -36,6 +46,7 @@ class CutExchange(ObservedExchange):
     __slots__ = ()
 
     def cut(self) -> None:
+        self.note_end("cut")
         cast("Connection", self.connection).abort()
 
     def respond(self, entity: Any) -> None:  # noqa: ARG002
@@ -58,6 +69,7 @@ class TruncatedExchange(ObservedExchange):
 
     def respond_encoded(self, body: bytes | Sequence[Records], errors: Iterable[int] = ()) -> None:  # noqa: ARG002
         content = joined(body)
+        self.note_end("cut")
         frame = frame_head(self.api_key, self.version, self.correlation_id, len(content)) + content
         cast("Connection", self.connection).send_and_close(frame[: len(frame) // 2])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 from uuid import UUID
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group
@@ -43,6 +43,10 @@ class GroupRebalance:
     """in progress | stable | empty | disturbed | lost | upgraded | downgraded"""
     duration_ms: int
     """Time from its first cause to its end, or until now."""
+    join_ms: int
+    """Duration of the join phase; of a consumer group, until its target was last computed."""
+    sync_ms: int
+    """Duration of the sync phase, 0 before it; of a consumer group, of the reconciliation."""
     members: tuple[str, ...]
     """Member ids."""
     awaited: tuple[str, ...] = ()
@@ -207,10 +211,26 @@ def from_journal(entry: Rebalance) -> GroupRebalance:
         generation=entry.generation,
         causes=entry.causes,
         outcome=entry.outcome,
-        duration_ms=entry.ended - entry.started,
+        **_phases(entry.started, entry.joined, entry.ended),
         members=entry.members,
         awaited=entry.awaited,
     )
+
+
+class _Phases(TypedDict):
+    duration_ms: int
+    join_ms: int
+    sync_ms: int
+
+
+def _phases(started: int, joined: int | None, ended: int) -> _Phases:
+    """Durations of a rebalance and its phases, from times of one clock."""
+    joined = ended if joined is None else joined
+    return {
+        "duration_ms": ended - started,
+        "join_ms": joined - started,
+        "sync_ms": ended - joined,
+    }
 
 
 def _in_progress(broker: Broker, group: AnyGroup | None) -> Sequence[GroupRebalance]:
@@ -222,7 +242,7 @@ def _in_progress(broker: Broker, group: AnyGroup | None) -> Sequence[GroupRebala
                 generation=-1 if round_.joining else round_.generation,
                 causes=tuple(round_.causes),
                 outcome=IN_PROGRESS,
-                duration_ms=broker.clock.now() - round_.started,
+                **_phases(round_.started, round_.joined, broker.clock.now()),
                 members=tuple(group.sessions),
                 awaited=tuple(missing) if round_.joining else round_.awaited,
             ),
@@ -233,7 +253,9 @@ def _in_progress(broker: Broker, group: AnyGroup | None) -> Sequence[GroupRebala
                 generation=group.epoch,
                 causes=tuple(group.rebalance.causes),
                 outcome=IN_PROGRESS,
-                duration_ms=broker.clock.timestamp() - group.rebalance.started,
+                **_phases(
+                    group.rebalance.started, group.rebalance.assigned, broker.clock.timestamp()
+                ),
                 members=tuple(group.members),
             ),
         )

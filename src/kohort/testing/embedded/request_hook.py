@@ -7,6 +7,7 @@ from kohort.protocol.framing import MalformedError
 from kohort.protocol.messages import decode_request
 from kohort.server.net import Dispatch, Exchange
 from kohort.testing.embedded.clients import MEMBER_APIS, Clients
+from kohort.testing.embedded.exchange_log import ExchangeLog
 from kohort.testing.embedded.faults import Faults, Intercepted, Served
 from kohort.testing.embedded.traffic_recorder import Recordings
 
@@ -16,13 +17,16 @@ _UNREADABLE: Final = object()
 class RequestHook:
     """The `intercept` of a `Broker`.
 
-    Records requests, cuts off killed clients, and lets requests meet faults.
+    Logs and records requests, cuts off killed clients, and lets requests meet faults.
     """
 
-    def __init__(self, clients: Clients, faults: Faults, recordings: Recordings) -> None:
+    def __init__(
+        self, clients: Clients, faults: Faults, recordings: Recordings, log: ExchangeLog
+    ) -> None:
         self._clients = clients
         self._faults = faults
         self._recordings = recordings
+        self._log = log
 
     def __call__(self, dispatch: Dispatch) -> Dispatch:
         def dispatch_observed(exchange: Exchange, frame: bytes, body_at: int) -> Served:
@@ -34,6 +38,7 @@ class RequestHook:
         api_key = exchange.api_key
         names_members, concerns_faults = api_key in MEMBER_APIS, self._faults.concern(api_key)
         observed = self._recordings.observe(exchange, frame)
+        observed.entry = self._log.add(observed, frame, body_at)
         request = None
         if names_members or concerns_faults:
             request = _decoded(exchange, frame, body_at)

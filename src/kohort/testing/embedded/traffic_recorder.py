@@ -8,6 +8,7 @@ from kohort.log.stores import Records
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.framing import CONTENT
 from kohort.protocol.messages import encode, frame_head
+from kohort.protocol.throttle_time import with_throttle_time
 from kohort.recording import Recorder, RecordingError
 from kohort.server.net import Connection, Exchange
 from kohort.testing.embedded.exchanges import ObservedExchange, joined
@@ -129,15 +130,28 @@ class RecordedExchange(ObservedExchange):
 
     def respond_encoded(self, body: bytes | Sequence[Records], errors: Iterable[int] = ()) -> None:
         """As of its base."""
-        if self.recorders and self.connection.is_open:
+        if self.connection.is_open:
             content = joined(body)
+            self.note_end("responded", self._throttled(content))
             head = frame_head(self.api_key, self.version, self.correlation_id, len(content))
             for recorder in self.recorders:
                 recorder.response(self.client_connection, head[CONTENT:] + content)
         super().respond_encoded(body, errors)
 
+    def _throttled(self, content: bytes) -> bytes:
+        """The response body as it is sent, with the time of a quota."""
+        if not self.throttle_ms:
+            return content
+        return joined(with_throttle_time(self.api_key, self.version, content, self.throttle_ms))
+
+    def end_without_response(self) -> None:
+        """As of its base."""
+        self.note_end("no response")
+        super().end_without_response()
+
     def close_with_reason(self, why: str) -> None:
         """As of its base."""
+        self.note_end("closed")
         for recorder in self.recorders:
             recorder.hung_up(self.client_connection)
         super().close_with_reason(why)

@@ -12,6 +12,7 @@ from typing import Final, Unpack
 from kohort.errors import ErrorCode, KohortError
 from kohort.testing.embedded import arguments, open_transactions, started_groups
 from kohort.testing.embedded.embedded_server import EmbeddedServer
+from kohort.testing.embedded.exchange_log import LoggedExchange
 from kohort.testing.embedded.faults import (
     Fault,
     FaultState,
@@ -29,6 +30,7 @@ from kohort.testing.embedded.faults import (
 from kohort.testing.embedded.group_state import GroupState
 from kohort.testing.embedded.open_transactions import OpenTransaction
 from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
+from kohort.testing.embedded.transaction_state import TransactionState, read_transactions
 from kohort.testing.start_states import StartState
 
 COORDINATOR_APIS: Final = (
@@ -54,6 +56,16 @@ def bootstrap(server: EmbeddedServer) -> str:
 def timeline(server: EmbeddedServer) -> str:
     """The latest events with the server's time: rebalances, faults, kills, advanced time."""
     return str(server.timeline)
+
+
+def exchanges(server: EmbeddedServer) -> list[LoggedExchange]:
+    """The latest 1,000 requests and their responses, in the order in which they were handled."""
+    return list(server.exchanges.read())
+
+
+def transactions(server: EmbeddedServer) -> list[TransactionState]:
+    """All transactional ids with their states."""
+    return read_transactions(server.broker)
 
 
 # --- topics ---
