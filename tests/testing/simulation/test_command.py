@@ -9,7 +9,7 @@ SEED = 5
 
 def test_the_command_runs_seeds_until_it_has_so_many_steps() -> None:
     command = [sys.executable, "-m", "kohort.testing.simulation", "--seed", str(SEED)]
-    options = ["--steps", "1000", "--jobs", "2", "--scenario", "consumer"]
+    options = ["--steps", "1000", "--jobs", "2", "--seconds", "5", "--scenario", "consumer"]
     done = subprocess.run(
         [*command, *options], capture_output=True, text=True, check=False, timeout=240
     )

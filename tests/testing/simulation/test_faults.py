@@ -167,3 +167,19 @@ def test_a_server_without_fsync_has_no_power_loss() -> None:
 
     with pytest.raises(KohortError, match="without durability=fsync loses records"):
         simulate(1, scenario, settings={"durability": "os"})
+
+
+def test_a_server_is_killed_at_any_moment_of_its_start() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        await simulation.topic(TOPIC)
+        simulation.start("shop", write, simulation, 10)
+        for number in range(30):
+            kind: FaultKind = "power loss" if number % 3 == 0 else "crash"
+            simulation.inject(Fault(0, kind, "kafka", 0.001))
+            await simulation.clock.sleep(simulation.random.uniform(0, 0.01))
+        await simulation.settle()
+        await simulation.programs["shop"].wait()
+        assert values(simulation) == RECORDS
+
+    for seed in range(3):
+        simulate(seed, scenario)

@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from kohort.testing.simulation.many_seeds import run_seeds
-from kohort.testing.simulation.scenarios import SCENARIOS
+from kohort.testing.simulation.scenarios import PERIOD_S, SCENARIOS
 
 STEPS: Final = 100_000
 
@@ -23,7 +23,7 @@ def main() -> int:
     first: int = int(time.time()) if options.seed is None else options.seed
     names: list[str] = options.scenario or list(SCENARIOS)
     started, steps, runs, failures = time.monotonic(), 0, 0, 0
-    for outcome in run_seeds(first, names, options.jobs, options.steps):
+    for outcome in run_seeds(first, names, options.jobs, options.steps, options.seconds):
         print(outcome.text, flush=True)
         steps, runs, failures = steps + outcome.steps, runs + 1, failures + outcome.has_failed
     seconds = time.monotonic() - started
@@ -40,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="seed of the first run (default: by the time)")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=PERIOD_S, help="simulated time with faults (%(default)s)"
     )
     parser.add_argument(
         "--scenario", action="append", choices=SCENARIOS, help="repeatable (default: all in turn)"

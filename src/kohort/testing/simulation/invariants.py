@@ -100,7 +100,9 @@ class CommitHistory:
         """
         topic = broker.topics.get(OFFSETS_TOPIC)
         for log in () if topic is None else topic.partitions:
-            for key, offset in _commits(log, self._read.get(log.topic_partition, 0)):
+            start = self._read.get(log.topic_partition, 0)
+            for end, key, offset in _commits(log, start):
+                self._read[log.topic_partition] = end
                 before = self._latest.pop(key, -1)
                 if offset is None:
                     continue
@@ -111,21 +113,23 @@ class CommitHistory:
                         f"group {group} has committed {before} and then {offset} of {partition}",
                     )
                 self._latest[key] = offset
-            self._read[log.topic_partition] = log.high_watermark
 
 
-def _commits(log: Log, start: int) -> Iterator[tuple[tuple[str, TopicPartition], int | None]]:
-    """Group and partition of each commit outside of transactions, and its offset."""
+def _commits(log: Log, start: int) -> Iterator[tuple[int, tuple[str, TopicPartition], int | None]]:
+    """Each commit outside of transactions: where its batch ends, group and partition, its offset.
+
+    The first one is of a batch that begins at `start` or behind it.
+    """
     for data in _chunks(log, start):
         for position, header in iterate(data):
-            if header.is_control or header.is_transactional:
+            if header.base_offset < start or header.is_control or header.is_transactional:
                 continue
             for record in decode_records(data, position):
                 row = None if record.key is None else decode(record.key, record.value)
                 if isinstance(row, OffsetCommitRecord):
                     group, topic, partition = row.key
                     offset = None if row.value is None else row.value.offset
-                    yield (group, TopicPartition(topic, partition)), offset
+                    yield header.last_offset + 1, (group, TopicPartition(topic, partition)), offset
 
 
 def _headers(log: Log) -> Iterator[Header]:

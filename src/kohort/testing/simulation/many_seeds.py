@@ -3,6 +3,7 @@
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import partial
 from typing import NamedTuple
 
 from kohort.testing.simulation.runner import SimulationError, simulate
@@ -18,8 +19,13 @@ class SeedOutcome(NamedTuple):
     has_failed: bool
 
 
-def run_seeds(first: int, names: Sequence[str], jobs: int, steps: int) -> Iterator[SeedOutcome]:
-    """Run seeds from `first` on, with the scenarios in turn, until they have so many steps."""
+def run_seeds(
+    first: int, names: Sequence[str], jobs: int, steps: int, period_s: float
+) -> Iterator[SeedOutcome]:
+    """Run seeds from `first` on, with the scenarios in turn, until they have so many steps.
+
+    Each has faults for `period_s` of simulated time.
+    """
     # A new interpreter for each worker: a simulation replaces functions of modules.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as executor:
@@ -27,7 +33,8 @@ def run_seeds(first: int, names: Sequence[str], jobs: int, steps: int) -> Iterat
         running: set[Future[SeedOutcome]] = set()
         while left > 0 or running:
             while left > 0 and len(running) < jobs:
-                running.add(executor.submit(run_seed, seed, names[(seed - first) % len(names)]))
+                name = names[(seed - first) % len(names)]
+                running.add(executor.submit(run_seed, seed, name, period_s))
                 seed += 1
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
@@ -36,10 +43,10 @@ def run_seeds(first: int, names: Sequence[str], jobs: int, steps: int) -> Iterat
                 yield outcome
 
 
-def run_seed(seed: int, name: str) -> SeedOutcome:
+def run_seed(seed: int, name: str, period_s: float) -> SeedOutcome:
     """Run one seed; a failure is made small."""
     try:
-        result, text = simulate(seed, SCENARIOS[name]), "ok"
+        result, text = simulate(seed, partial(SCENARIOS[name], period_s=period_s)), "ok"
     except SimulationError as error:
         result, text = error.result, f"FAILED\n{error}"
     line = (

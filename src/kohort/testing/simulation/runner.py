@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -100,6 +101,9 @@ def simulate(
 
 
 def _name_of(scenario: Any) -> str:
+    if isinstance(scenario, partial):
+        arguments = "".join(f", {name}={value!r}" for name, value in scenario.keywords.items())
+        return f"partial({scenario.func.__name__}{arguments})"
     return getattr(scenario, "__name__", None) or repr(scenario)
 
 

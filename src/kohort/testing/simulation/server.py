@@ -56,7 +56,8 @@ class SimulatedServer:
         self.disk = Disk()
         self.ended: list[Process] = []
         """The processes before the current one."""
-        self.directory: DiskDirectory
+        self._directory: DiskDirectory | None = None
+        """The logs of the process; None until it has opened them."""
         self._loop = loop
         self._network = network
         self._random = random
@@ -64,6 +65,7 @@ class SimulatedServer:
         self._changing = asyncio.Lock()
         self.process: Process
         self.broker: Broker
+        """The one that serves, or has served last."""
         self.is_running = False
         self.has_started = asyncio.Event()
         """Set while the server serves all groups."""
@@ -79,31 +81,33 @@ class SimulatedServer:
         self.process = Process("kafka", SERVER_HOST)
         self._network.server_process = self.process
         self._network.host_is_up(SERVER_HOST)
-        self.broker = Broker(
+        opening = Broker(
             Config(self.settings),
             clock=ProcessClock(self._loop, self.process),
             logs=self._open_logs,
             listen=self._network.listen,
         )
         self.is_running = True
-        await self._in_process(self._serve())
+        self._directory = None
+        await self._in_process(self._serve(opening))
         if self.is_running:
+            self.broker = opening
             self.has_started.set()
             self._on_start()
 
     def _open_logs(self) -> DiskDirectory:
-        self.directory = DiskDirectory(self.disk, durable=self.is_durable)
-        return self.directory
+        self._directory = DiskDirectory(self.disk, durable=self.is_durable)
+        return self._directory
 
-    async def _serve(self) -> None:
-        await self.broker.start()
-        await self.broker.groups.loaded()
-        await self.broker.transactions.loaded()
+    async def _serve(self, opening: Broker) -> None:
+        await opening.start()
+        await opening.groups.loaded()
+        await opening.transactions.loaded()
 
     async def stop(self) -> None:
         """Stop the process in order, as by SIGTERM."""
         async with self._changing:
-            if self.is_running:
+            if self.has_started.is_set():
                 self.has_started.clear()
                 await self._in_process(self.broker.close())
                 if self.is_running:
@@ -112,15 +116,18 @@ class SimulatedServer:
     def kill(self) -> None:
         """Kill the process; the disk has all that it wrote."""
         if self.is_running:
-            self.directory.save()
+            if self._directory is not None:
+                self._directory.save()
             self._end(host_is_down=False)
 
     def lose_power(self) -> int:
         """Turn the machine off; returns how many bytes were not synced and are lost."""
         if not self.is_running:
             return 0
-        self.directory.save()
-        lost = self.directory.lose_unsynced(self._random)
+        lost = 0
+        if self._directory is not None:
+            self._directory.save()
+            lost = self._directory.lose_unsynced(self._random)
         self._end(host_is_down=True)
         return lost
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kohort.errors import KohortError
+from kohort.server.broker import Broker
 from kohort.testing.embedded.group_state import GroupState, read_group
 from kohort.testing.embedded.topic_records import TopicRecord, read_records
 from kohort.testing.simulation.faults import WEIGHTS, Fault, FaultKind, random_faults
@@ -255,12 +256,17 @@ class Simulation:
     # --- what a scenario sees ---
 
     def group(self, group_id: str) -> GroupState:
-        """A group as the server has it."""
-        return read_group(self.server.broker, group_id)
+        """A group as the server has it. Raises KohortError while it does not serve."""
+        return read_group(self._serving(), group_id)
 
     def records(self, topic: str) -> list[TopicRecord]:
-        """The committed records of a topic. Raises KafkaError."""
-        return read_records(self.server.broker, topic)
+        """The committed records of a topic. Raises KafkaError, KohortError as `group`."""
+        return read_records(self._serving(), topic)
+
+    def _serving(self) -> Broker:
+        if not self.server.has_started.is_set():
+            raise KohortError("the server does not serve after a fault: `settle` ends all faults")
+        return self.server.broker
 
     def note(self, text: str) -> None:
         """Add a line to the timeline."""
