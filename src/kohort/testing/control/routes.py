@@ -152,6 +152,7 @@ ROUTES: Final = (
     Route("POST", f"{BROKER}/groups/{{group}}/evict", verbs.evict),
     Route("POST", f"{BROKER}/groups/{{group}}/move_coordinator", verbs.move_coordinator),
     Route("POST", f"{BROKER}/groups/{{group}}/advance_until", waits.advance_until),
+    Route("POST", f"{BROKER}/load", verbs.load),
     Route("POST", f"{BROKER}/transactions/{{transactional_id}}/open", verbs.open_transaction),
     Route("POST", f"{BROKER}/recordings/start", verbs.start_recording),
     Route("POST", f"{BROKER}/recordings/stop", verbs.stop_recording),

@@ -14,6 +14,7 @@ from kohort.testing.embedded.clients import identify
 from kohort.testing.embedded.exchange_log import LoggedExchange
 from kohort.testing.embedded.fault_handle import FaultHandle
 from kohort.testing.embedded.faults import Which
+from kohort.testing.embedded.loaded_groups import LoadedGroups
 from kohort.testing.embedded.open_transactions import OpenTransaction
 from kohort.testing.embedded.recording import Recording
 from kohort.testing.embedded.replays import replay_on
@@ -135,6 +136,15 @@ class Controls:
     def records(self, topic: str) -> list[TopicRecord]:
         """The committed records of a topic, by partition and offset. Raises KafkaError."""
         return self._server.call(verbs.records, topic)
+
+    def load(self, path: Path | str) -> LoadedGroups:
+        """Load the groups of a data directory of Apache Kafka or Kohort, which is only read.
+
+        `path` may also be a copy of directories such as `__consumer_offsets-0`. Topics of committed
+        offsets, and of directories beside them, are created without records. Raises KohortError for
+        a directory without groups, a damaged file, and groups that exist.
+        """
+        return self._server.run(verbs.load, str(Path(path).absolute()))
 
     def open_transaction(
         self,

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from kohort.errors import ErrorCode, KohortError
-from kohort.testing.embedded import arguments, open_transactions, started_groups
+from kohort.testing.embedded import (
+    arguments,
+    loaded_groups,
+    open_transactions,
+    started_groups,
+)
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.exchange_log import LoggedExchange
 from kohort.testing.embedded.faults import (
@@ -28,6 +33,7 @@ from kohort.testing.embedded.faults import (
     verify,
 )
 from kohort.testing.embedded.group_state import GroupState
+from kohort.testing.embedded.loaded_groups import LoadedGroups
 from kohort.testing.embedded.open_transactions import OpenTransaction
 from kohort.testing.embedded.topic_records import TopicRecord, append_records, read_records
 from kohort.testing.embedded.transaction_state import TransactionState, read_transactions
@@ -171,6 +177,17 @@ async def commit(
     Raises KafkaError: UNKNOWN_MEMBER_ID if it has members, UNKNOWN_TOPIC_OR_PARTITION.
     """
     await server.commit(group, arguments.offsets(offsets))
+
+
+async def load(server: EmbeddedServer, path: str) -> LoadedGroups:
+    """Load the groups of a data directory of Apache Kafka or Kohort, or a copy of its
+    __consumer_offsets.
+
+    Topics of committed offsets and of directories beside them are created, without records. The
+    directory is only read. Raises KohortError for a directory without groups, a damaged file, and
+    groups that exist.
+    """
+    return await loaded_groups.load_groups(server, Path(arguments.text("path", path)))
 
 
 # --- transactions ---
