@@ -141,4 +141,5 @@ def test_a_timer_heap_acts_as_a_dictionary_of_deadlines(script):
             for key in due:
                 del model[key]
         assert set(heap) == set(model)
+        assert dict(heap.deadlines()) == model
         assert heap.next_deadline() == min(model.values(), default=None)

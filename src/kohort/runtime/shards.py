@@ -3,7 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from kohort.coordinator_common import partition_for
@@ -128,6 +128,15 @@ class Shards(ABC, Generic[HostT, KeyT]):
             self._timers.cancel(key)
         else:
             self._timers.set(key, deadline)
+
+    def timers(self) -> Iterator[tuple[KeyT, Instant]]:
+        """All timers of the shards, in no order.
+
+        A session's timer may be due before the session, whose heartbeats do not move it.
+        """
+        for (host, shard, timer), deadline in self._timers.deadlines():
+            if host.shard is shard:
+                yield timer, deadline
 
     def _timer_is_due(self, key: tuple[HostT, object, KeyT]) -> None:
         host, shard, timer = key

@@ -1,7 +1,7 @@
 """Fires due timers on the event loop, after the requests that arrived before them."""
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
 from time import perf_counter
 from typing import Final, Generic, TypeVar
@@ -45,6 +45,10 @@ class TimerDriver(Generic[K]):
     def __len__(self) -> int:
         """Number of timers that are set."""
         return len(self._timers)
+
+    def deadlines(self) -> Iterator[tuple[K, Instant]]:
+        """All timers, in no order."""
+        return self._timers.deadlines()
 
     def set(self, key: K, deadline: Instant) -> None:
         """Set or move a timer. A timer that is set while others fire waits for the next turn."""

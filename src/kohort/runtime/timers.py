@@ -41,6 +41,12 @@ class TimerHeap(Generic[K]):
     def __iter__(self) -> Iterator[K]:
         return iter(self._live)
 
+    def deadlines(self) -> Iterator[tuple[K, Instant]]:
+        """All timers, in no order."""
+        for entry in (*self._heap, *self._swept):
+            if self._is_live(entry):
+                yield entry[2], entry[0]
+
     def set(self, key: K, deadline: Instant) -> None:
         """Set or move a timer."""
         number = next(self._numbers)

@@ -69,6 +69,27 @@ def test_a_parked_request_waits_until_its_connection_is_closed(
     assert member.heartbeat() == "rebalance_in_progress"
 
 
+def test_timers_are_in_the_order_in_which_they_fire(
+    kafka: EmbeddedKafka, member: WireMember
+) -> None:
+    kafka.freeze()
+    second = WireMember(kafka.bootstrap, "b", session_timeout_ms=10_000)
+    second.send_join()
+    kafka.group("billing").wait(state="PreparingRebalance")
+    timers = kafka.timers
+    assert (timers[0].name, timers[0].member_id) == ("SessionExpires", member.member_id)
+    assert {(each.name, each.group, each.member_id) for each in timers[1:]} == {
+        ("JoinPhaseEnds", "billing", None),
+        ("SessionExpires", "billing", second.member_id),  # the join timeout of a new member
+    }
+    due = [each.due_in_ms for each in timers]
+    assert due == sorted(due)
+    assert 10_000 < due[0] <= 45_000 < due[1] <= 300_000
+    kafka.advance(5)
+    assert due[1] - kafka.timers[1].due_in_ms >= 5_000
+    kafka.resume()
+
+
 def test_faults_are_outcomes(kafka: EmbeddedKafka, member: WireMember) -> None:
     kafka.fail("Heartbeat", error="UNKNOWN_MEMBER_ID")
     member.heartbeat()
@@ -129,6 +150,9 @@ def test_a_transaction_has_its_partitions_until_its_end(kafka: EmbeddedKafka) ->
         v3_and_below_producer_epoch=started.producer_epoch,
         v3_and_below_topics=[{"name": "orders", "partitions": [2, 1]}],
     )
+    (timer,) = kafka.timers
+    assert (timer.name, timer.transactional_id) == ("TransactionTimesOut", "shop")
+    assert 0 < timer.due_in_ms <= 60_000
     (ongoing,) = kafka.transactions
     assert ongoing.state == "Ongoing"
     assert ongoing.partitions == (("orders", 1), ("orders", 2))

@@ -141,6 +141,7 @@ ROUTES: Final = (
     Route("GET", f"{BROKER}/bootstrap", verbs.bootstrap),
     Route("GET", f"{BROKER}/timeline", verbs.timeline),
     Route("GET", f"{BROKER}/exchanges", verbs.exchanges),
+    Route("GET", f"{BROKER}/timers", verbs.timers),
     Route("GET", f"{BROKER}/transactions", verbs.transactions),
     Route("POST", f"{BROKER}/topics", verbs.topic),
     Route("POST", f"{BROKER}/topics/{{topic}}/records", verbs.produce),

@@ -11,6 +11,7 @@ from kohort.recording import ReplayResult
 from kohort.testing.embedded import arguments, verbs
 from kohort.testing.embedded.advancing import advance_until
 from kohort.testing.embedded.clients import identify
+from kohort.testing.embedded.due_timers import DueTimer
 from kohort.testing.embedded.exchange_log import LoggedExchange
 from kohort.testing.embedded.fault_handle import FaultHandle
 from kohort.testing.embedded.faults import Which
@@ -103,6 +104,11 @@ class Controls:
         Requests that wait, such as a parked JoinGroup, have the outcome `waiting`.
         """
         return self._server.call(verbs.exchanges)
+
+    @property
+    def timers(self) -> list[DueTimer]:
+        """The timers of groups and transactions, the next one first."""
+        return self._server.call(verbs.timers)
 
     @property
     def transactions(self) -> list[TransactionState]:

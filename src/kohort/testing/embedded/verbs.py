@@ -16,6 +16,7 @@ from kohort.testing.embedded import (
     open_transactions,
     started_groups,
 )
+from kohort.testing.embedded.due_timers import DueTimer, read_timers
 from kohort.testing.embedded.embedded_server import EmbeddedServer
 from kohort.testing.embedded.exchange_log import LoggedExchange
 from kohort.testing.embedded.faults import (
@@ -67,6 +68,11 @@ def timeline(server: EmbeddedServer) -> str:
 def exchanges(server: EmbeddedServer) -> list[LoggedExchange]:
     """The latest 1,000 requests and their responses, in the order in which they were handled."""
     return list(server.exchanges.read())
+
+
+def timers(server: EmbeddedServer) -> list[DueTimer]:
+    """The timers of groups and transactions, the next one first."""
+    return read_timers(server.broker)
 
 
 def transactions(server: EmbeddedServer) -> list[TransactionState]:
