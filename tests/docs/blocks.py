@@ -14,7 +14,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "examples/**/*.md", "packages/*/*.md", ".ci/*.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "examples/**/*.md",
+        "packages/*/*.md",
+        "packaging/*.md",
+        ".ci/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 FENCED: Final = re.compile(
@@ -74,6 +81,8 @@ NOT_RUN: Final = {
     ("examples/cluster/README.md", "cd examples/cluster"): "needs Docker",
     ("examples/cluster/README.md", "kubectl create"): "needs Kubernetes",
     ("examples/cluster/README.md", "kubectl exec"): "needs Kubernetes",
+    ("packaging/README.md", "uv build"): "tests/container builds and runs the image",
+    ("packaging/README.md", "debootstrap"): "runs tests",
     ("docs/testing.md", "[tool.pytest"): "tests/testing/test_pytest_plugin.py runs such a file",
     ("examples/testing/README.md", "pip install"): "installs; tests/examples runs the tests",
     ("examples/testing/README.md", "GenericContainer"): "needs Docker",
