@@ -49,7 +49,7 @@ def _operation(route: Route) -> dict[str, Any]:
     text = inspect.getdoc(route.function) or ""
     operation: dict[str, Any] = {
         "operationId": route.function.__name__,
-        "summary": text.partition("\n")[0],
+        "summary": text.partition("\n\n")[0].replace("\n", " "),
         "description": text,
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
