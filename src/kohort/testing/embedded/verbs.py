@@ -186,12 +186,11 @@ async def commit(
 
 
 async def load(server: EmbeddedServer, path: str) -> LoadedGroups:
-    """Load the groups of a data directory of Apache Kafka or Kohort, or a copy of its
-    __consumer_offsets.
+    """Load the groups of a data directory, or of a copy of its __consumer_offsets.
 
-    Topics of committed offsets and of directories beside them are created, without records. The
-    directory is only read. Raises KohortError for a directory without groups, a damaged file, and
-    groups that exist.
+    The directory is one of Apache Kafka or Kohort, and only read. Topics of committed offsets and
+    of directories beside them are created, without records. Raises KohortError for a directory
+    without groups, a damaged file, and groups that exist.
     """
     return await loaded_groups.load_groups(server, Path(arguments.text("path", path)))
 
