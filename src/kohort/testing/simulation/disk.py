@@ -31,10 +31,12 @@ _INDEX_INTERVAL: Final = 4096
 class StoredBytes(MemoryStore):
     """A file, with the other files of its segment."""
 
-    __slots__ = ("_beside",)
+    __slots__ = ("_beside", "created", "modified")
 
     def __init__(self, data: bytearray | None = None) -> None:
         super().__init__(data)
+        self.created = self.modified = 0
+        """Times of the file; producers are forgotten by them."""
         self._beside: dict[str, StoredBytes] = {}
 
     def beside(self, suffix: str) -> "StoredBytes":
@@ -121,10 +123,7 @@ class DiskDirectory(MemoryDirectory):
         self._disk.has_lost_power = False
         for topic_partition, log in self._logs.items():
             stored = self._disk.logs[topic_partition]
-            stored.segments = [
-                (segment.base_offset, cast("StoredBytes", segment.log).copy())
-                for segment in log.segments
-            ]
+            stored.segments = [(segment.base_offset, _file_of(segment)) for segment in log.segments]
 
     def lose_unsynced(self, random: Random) -> int:
         """The machine has lost its power, after `save`; returns how many bytes were lost."""
@@ -183,11 +182,18 @@ def _segment(base_offset: int, data: StoredBytes, interval: int = _INDEX_INTERVA
     return Segment(base_offset, data, SegmentIndex(MemoryStore(), MemoryStore()), interval)
 
 
+def _file_of(segment: Segment) -> StoredBytes:
+    data = cast("StoredBytes", segment.log).copy()
+    data.created, data.modified = segment.created, segment.modified
+    return data
+
+
 def _recovered(stored: StoredLog, is_compacted: bool) -> Iterator[Segment]:
     """The segments as a start finds them, the last one ready to append."""
     for number, (base_offset, data) in enumerate(stored.segments, start=1):
         segment = _segment(base_offset, data.copy())
         segment.truncate(segment.recover(everything=True, gaps=is_compacted))
+        segment.created, segment.modified = data.created, data.modified
         if number < len(stored.segments):
             segment.seal()
         yield segment
