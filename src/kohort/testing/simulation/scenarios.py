@@ -37,6 +37,7 @@ async def exactly_once(simulation: Simulation, period_s: float = PERIOD_S) -> No
     options |= {"isolation_level": "read_committed"}
     await simulation.topic(OUTPUT, partitions=2)
     await _read_and_write(simulation, period_s, _copying_worker, options)
+    await _until_transactions_end(simulation)
     copied = Counter(record.value for record in simulation.records(OUTPUT))
     written = Counter(record.value for record in simulation.records(TOPIC))
     assert copied == written, (
@@ -132,6 +133,16 @@ async def _until_all_is_read(simulation: Simulation) -> None:
 
 _READ_S: Final = 120.0
 """Time to read what is left; a transaction of a killed process blocks readers for 60 s."""
+
+
+async def _until_transactions_end(simulation: Simulation) -> None:
+    """Wait for the last markers: committed records behind an open transaction are not read."""
+    topic = simulation.server.broker.topics.get(OUTPUT)
+    assert topic is not None
+    deadline = simulation.clock.monotonic() + _READ_S
+    while any(log.last_stable_offset < log.end_offset for log in topic.partitions):
+        assert simulation.clock.monotonic() < deadline, "a transaction does not end"
+        await asyncio.sleep(0.5)
 
 
 def _unread(simulation: Simulation) -> dict[int, tuple[int, int]]:
