@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message, Producer
 
 from kohort.testing import EmbeddedKafka
 
@@ -94,3 +94,68 @@ def test_a_static_member_restarts_without_a_rebalance(
     assert after.members[0].member_id != before.members[0].member_id
     assert (after.state, after.generation) == ("Stable", before.generation)
     assert len(after.rebalances) == len(before.rebalances)
+
+
+def test_a_cooperative_hand_over_leaves_the_other_partitions_alone(
+    kafka: EmbeddedKafka, start_consumer: StartConsumer
+) -> None:
+    kafka.topic("orders", partitions=4)
+    revoked: set[int] = set()
+    cooperative = {"partition_assignment_strategy": "cooperative-sticky"}
+    a = start_consumer("a", **cooperative)
+    a.subscribe(["orders"], on_revoke=lambda _, taken: revoked.update(tp.partition for tp in taken))
+    poll_until_assigned(a)
+    b = start_consumer("b", **cooperative)
+    poll_until_assigned(a, b)
+    assert len(revoked) == 2
+    assert {tp.partition for tp in b.assignment()} == revoked
+    assert {tp.partition for tp in a.assignment()} == {0, 1, 2, 3} - revoked
+
+
+def test_a_commit_finds_the_next_coordinator(
+    kafka: EmbeddedKafka, start_consumer: StartConsumer
+) -> None:
+    kafka.topic("orders")
+    kafka.produce("orders", b"paid")
+    consumer = start_consumer("a")
+    (message,) = consumer.consume(1, timeout=60)
+    group = kafka.group("billing")
+    group.move_coordinator()  # NOT_COORDINATOR until the client looks for it
+    consumer.commit(message=message, asynchronous=False)
+    assert group.committed["orders", 0] == 1
+
+
+class Copier:
+    """Copies records of orders to invoices, each in a transaction."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": "copier", "linger.ms": 0}
+        )
+        self.producer.init_transactions(60)  # ends a transaction that a crash left open
+
+    def copy(self, consumer: Consumer, message: Message) -> None:
+        self.producer.begin_transaction()
+        self.producer.produce("invoices", message.value())
+        self.producer.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 60
+        )
+
+
+def test_a_record_is_copied_exactly_once_after_a_crash(
+    kafka: EmbeddedKafka, start_consumer: StartConsumer
+) -> None:
+    kafka.topic("orders")
+    kafka.topic("invoices")
+    kafka.produce("orders", b"paid")
+    a = start_consumer("a")
+    (message,) = a.consume(1, timeout=60)
+    Copier(kafka.bootstrap).copy(a, message)  # and it crashes before it commits
+    kafka.kill(a)
+    kafka.advance(45)
+    b, copier = start_consumer("b"), Copier(kafka.bootstrap)
+    (message,) = b.consume(1, timeout=60)
+    copier.copy(b, message)
+    copier.producer.commit_transaction(60)
+    assert [record.value for record in kafka.records("invoices")] == [b"paid"]
+    assert kafka.group("billing").committed["orders", 0] == 1

@@ -11,6 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "testing"
 CLIENTS = {
     "test_aiokafka.py": "aiokafka",
     "test_confluent_kafka.py": "confluent_kafka",
+    "test_faststream.py": "faststream",
     "test_kafka_python.py": "kafka",
     "test_kohort_client.py": "kohort",
     "test_simulation.py": "kohort",
