@@ -16,9 +16,9 @@ from kohort.testing import EmbeddedKafka
 
 SETTINGS = {
     "num.partitions": "2",
-    # Two of their tests expect these defaults of Apache Kafka.
+    # One of their tests expects this default of Apache Kafka, another one that there is a delay.
     "group.min.session.timeout.ms": "6000",
-    "group.initial.rebalance.delay.ms": "3000",
+    "group.initial.rebalance.delay.ms": "300",
 }
 
 
