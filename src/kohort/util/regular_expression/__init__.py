@@ -6,9 +6,9 @@ RE2). There is nothing to backtrack over, so look-around, back-references, posse
 atomic groups do not exist.
 
 Supported: literals, `.`, alternatives, groups (plain, named, with flags `imsU`), `* + ? {n,m}` and
-their lazy forms, classes with ranges, `\d \s \w`, `[:alpha:]` and its like, `\pL` and other general
-categories of Unicode, `^ $ \A \z \b \B`, `\Q…\E`, escapes of characters. Not supported, unlike in
-RE2/J: scripts such as `\p{Greek}`, and expressions that exceed the limits.
+their lazy forms, classes with ranges, `\d \s \w`, `[:alpha:]` and its like, general categories
+and scripts of Unicode (`\pL`, `\p{Greek}`), `^ $ \A \z \b \B`, `\Q…\E`, escapes of characters. Not
+supported, unlike in RE2/J: expressions that exceed the limits.
 
 `syntax` parses an expression to operations, `automaton` executes them and matches,
 `character_classes` says what a class holds.

@@ -1,13 +1,16 @@
 """What a class of characters holds.
 
-Categories are those of Python's `unicodedata`. Letters fold as `(?i)` wants it: by simple folding,
-which takes one letter to one letter.
+Categories are those of Python's `unicodedata`. `scripts.json` has the scripts of RE2/J 1.8, which
+are those of Unicode 6.0: the first code point of a range, the first one after it, and so on.
+Letters fold as `(?i)` wants it: by simple folding, which takes one letter to one letter.
 """
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Final
 from unicodedata import category
 
@@ -77,12 +80,20 @@ def _folded(char: str) -> str:
 
 @lru_cache(64)
 def unicode_class(name: str) -> CharacterClass | None:
-    """The class of a general category or a group of them, None if there is no such."""
+    """The class of a general category, a group of them or a script, None if there is no such."""
     if name == "Any":
         return CharacterClass((0, MAX_CODE_POINT + 1))
+    if (script := _scripts().get(name)) is not None:
+        return CharacterClass(script)
     known = _CATEGORIES if len(name) == 1 else _CATEGORIES & {name}
     categories = frozenset(each for each in known if each.startswith(name))
     return CharacterClass(categories=categories) if categories and name else None
+
+
+@cache
+def _scripts() -> dict[str, tuple[int, ...]]:
+    stored = json.loads(Path(__file__).with_name("scripts.json").read_text())
+    return {name: tuple(bounds) for name, bounds in stored.items()}
 
 
 def _ascii(*ranges: str) -> CharacterClass:

@@ -298,8 +298,7 @@ class _Parser:
             known = None if name is None else classes.unicode_class(name)
             if match is None or known is None:
                 raise RegularExpressionError(
-                    "invalid character class range, or a script, which is not supported:"
-                    f" {regex[self._at :][:20]}"
+                    f"invalid character class range: {regex[self._at :][:20]}"
                 )
             self._at = match.end()
             found, negated = known, (char == "P") is not bool(match[1])
