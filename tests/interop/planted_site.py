@@ -37,7 +37,8 @@ THRESHOLDS: Final = Thresholds(
     hanging_transaction_s=5,
     max_lag=1_000,
     never_commits_s=10,
-    often_s=20,
+    often_rate=2.0,
+    often_s=15,
     rarely_s=3,
     rewind_s=3,
     stop_s=8,
@@ -46,7 +47,7 @@ THRESHOLDS: Final = Thresholds(
     unassigned_s=10,
     uneven_s=10,
 )
-"""Those that would take minutes or hours."""
+"""Those that would take minutes or hours; and a rate of commits above all but one plan's."""
 COMMIT_S: Final = 1.1
 """Between commits: fewer than one in a second, so that they are not too often."""
 FEED_S: Final = 0.25
