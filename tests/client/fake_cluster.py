@@ -22,15 +22,15 @@ from uuid import UUID, uuid4
 from kio.serial import entity_reader
 
 from kohort.client.config import ClientConfig
-from kohort.client.net.versions import KEYS, supported_versions
+from kohort.client.net.versions import supported_versions
 from kohort.protocol.building import response
-from kohort.protocol.message_classes import load_request_schema
+from kohort.protocol.message_classes import API_KEYS, load_request_schema
 from kohort.protocol.writing import encode
 
 HANG: Final = object()
 HANG_UP: Final = object()
 
-NAMES: Final = {key: name for name, key in KEYS.items()}
+NAMES: Final = {key: name for name, key in API_KEYS.items()}
 SERVED: Final = (
     "produce", "fetch", "list_offsets", "metadata", "find_coordinator", "heartbeat", "join_group",
     "api_versions",
@@ -131,7 +131,9 @@ class FakeBroker:
 
     def _frame(self, key: int, version: int, number: int, **fields: Any) -> bytes:
         body = encode(response(key, version, **fields))
-        flexible = key != KEYS["api_versions"] and load_request_schema(key, version).__flexible__
+        flexible = (
+            key != API_KEYS["api_versions"] and load_request_schema(key, version).__flexible__
+        )
         head = struct.pack(">i", number) + (b"\0" if flexible else b"")
         return struct.pack(">i", len(head) + len(body)) + head + body
 
@@ -154,7 +156,7 @@ class FakeBroker:
 
     def _api_keys(self) -> list[dict[str, int]]:
         return [
-            {"api_key": KEYS[name], "min_version": least, "max_version": most}
+            {"api_key": API_KEYS[name], "min_version": least, "max_version": most}
             for name, (least, most) in self.versions.items()
         ]
 

@@ -10,29 +10,29 @@ from hypothesis import strategies as st
 from effort import examples
 from kohort.protocol.batches import Record, build, iterate
 from kohort.protocol.building import request, response
+from kohort.protocol.message_classes import API_KEYS
 from kohort.recording.differences import differing
-from kohort.recording.frames import KEYS
 from kohort.recording.id_mapping import IdMapping
 
 NOW = 1_790_000_000_000
 
 
 def join_response(**values: Any) -> Any:
-    return response(KEYS["join_group"], 9, **values)
+    return response(API_KEYS["join_group"], 9, **values)
 
 
 def fields(
     mapping: IdMapping, api: str, version: int, recorded: Any, live: Any, **of_request: Any
 ) -> list[str]:
     """Paths of the fields that differ."""
-    sent = request(KEYS[api], version, **of_request)
-    one = response(KEYS[api], version, **recorded)
-    other = response(KEYS[api], version, **live)
+    sent = request(API_KEYS[api], version, **of_request)
+    one = response(API_KEYS[api], version, **recorded)
+    other = response(API_KEYS[api], version, **live)
     return [path for path, _, _ in differing(one, other, mapping, sent)]
 
 
 def translated(mapping: IdMapping, api: str, version: int, **values: Any) -> Any:
-    return mapping.translated(request(KEYS[api], version, **values))
+    return mapping.translated(request(API_KEYS[api], version, **values))
 
 
 JOINED = {

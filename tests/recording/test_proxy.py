@@ -18,6 +18,7 @@ from kohort.client.net import Connection
 from kohort.errors import KohortError
 from kohort.protocol.building import default
 from kohort.protocol.message_classes import (
+    API_KEYS,
     API_NAMES,
     known_versions,
     load_response_schema,
@@ -38,7 +39,6 @@ from kohort.recording.advertised_addresses import (
     has_addresses,
     with_addresses,
 )
-from kohort.recording.frames import KEYS
 from kohort.recording.message_fields import fields_of
 from kohort.testing import AsyncEmbeddedKafka
 from recording.messages import response_frame
@@ -83,7 +83,7 @@ async def test_all_requests_of_a_client_come_through_the_proxy(tmp_path: Path) -
         direct.stop()
     through, seen_by_server = (apis(each) for each in (path, tmp_path / "direct.jsonl"))
     assert through == seen_by_server
-    assert KEYS["find_coordinator"] in through
+    assert API_KEYS["find_coordinator"] in through
 
 
 def apis(path: Path) -> list[int]:
@@ -147,7 +147,7 @@ async def test_each_broker_of_a_cluster_has_a_port_of_the_proxy(tmp_path: Path) 
     brokers: list[Address] = []
 
     def respond(frame: bytes) -> bytes:
-        if frame[1] == KEYS["api_versions"]:
+        if frame[1] == API_KEYS["api_versions"]:
             return correlated(frame, api_versions())
         values = [
             {"node_id": node, "host": host, "port": port}
@@ -176,7 +176,7 @@ async def test_apis_that_cannot_be_decoded_are_not_offered(tmp_path: Path) -> No
 
     async with scripted(respond) as broker, proxied(broker, path=tmp_path / "r") as proxy:
         connection = await Connection.open(proxy.address, ClientConfig())
-        assert connection.version("fetch") == known_versions(KEYS["fetch"])[1]
+        assert connection.version("fetch") == known_versions(API_KEYS["fetch"])[1]
         response = await connection.send("api_versions", max_version=3)
         assert 999 not in {api.api_key for api in response.api_keys}
         await connection.close()

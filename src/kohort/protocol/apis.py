@@ -14,6 +14,11 @@ from types import MappingProxyType
 from typing import Final
 
 
+def kafka_name(name: str) -> str:
+    """A name as Kafka writes it: `offset_commit` is `OffsetCommit`."""
+    return "".join(map(str.capitalize, name.split("_")))
+
+
 @dataclass(frozen=True)
 class Api:
     """One API: its decoding, and its entry in `ApiVersions`."""
@@ -28,6 +33,11 @@ class Api:
     """
     advertised_from: int
     """Lowest version in `ApiVersions`; lower than `min_version` only for Produce."""
+
+    @property
+    def kafka_name(self) -> str:
+        """As in Kafka's documentation: `OffsetCommit`."""
+        return kafka_name(self.name)
 
     def serves(self, version: int) -> bool:
         """Whether requests of `version` are served."""

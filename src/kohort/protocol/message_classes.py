@@ -10,9 +10,11 @@ from kio.index import load_response_schema as _of_kio_response
 from kio.schema.index import api_key_map
 
 from kohort.protocol import kafka_4_4
+from kohort.protocol.apis import kafka_name
 
 API_NAMES: Final = api_key_map
 """Kafka's name of every API in snake case, by key, served here or not."""
+API_KEYS: Final = {name: key for key, name in API_NAMES.items()}
 
 
 def load_request_schema(api_key: int, version: int) -> Any:
@@ -31,9 +33,8 @@ def load_response_schema(api_key: int, version: int) -> Any:
 
 def _of_kafka_4_4(api_key: int, kind: str) -> Any:
     """`kind` is "request" or "response", as the modules of `kafka_4_4`."""
-    words = f"{API_NAMES[api_key]}_{kind}".split("_")
     module = import_module(f"{kafka_4_4.__name__}.{kind}")
-    return getattr(module, "".join(word.capitalize() for word in words))
+    return getattr(module, kafka_name(f"{API_NAMES[api_key]}_{kind}"))
 
 
 @cache

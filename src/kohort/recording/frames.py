@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from kohort.protocol.apis import kafka_name
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.message_classes import (
+    API_KEYS,
     API_NAMES,
     known_versions,
     load_request_schema,
@@ -19,10 +21,8 @@ from kohort.protocol.packing import skip_tagged_fields
 from kohort.protocol.reading import reader, response_reader
 from kohort.protocol.writing import encode
 
-KEYS: Final = {name: key for key, name in API_NAMES.items()}
-"""API keys by Kafka's name in snake case."""
-API_VERSIONS: Final = KEYS["api_versions"]
-PRODUCE: Final = KEYS["produce"]
+API_VERSIONS: Final = API_KEYS["api_versions"]
+PRODUCE: Final = API_KEYS["produce"]
 _HEADER: Final = struct.Struct(">hhih")
 _CORRELATION_ID: Final = 4
 """Bytes of a response's header without tags."""
@@ -45,7 +45,7 @@ def api_text(api_key: int, version: int) -> str:
     name = API_NAMES.get(api_key)
     if name is None:
         return f"API {api_key} v{version}"
-    return f"{''.join(map(str.capitalize, name.split('_')))} v{version}"
+    return f"{kafka_name(name)} v{version}"
 
 
 @cache

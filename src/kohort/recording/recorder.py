@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kohort.protocol.framing import MalformedError
+from kohort.protocol.message_classes import API_KEYS
 from kohort.recording.events import (
     Advanced,
     Closed,
@@ -20,7 +21,6 @@ from kohort.recording.events import (
     RecordedResponse,
 )
 from kohort.recording.frames import (
-    KEYS,
     PRODUCE,
     RequestHead,
     decode_request,
@@ -32,8 +32,8 @@ from kohort.recording.frames import (
 from kohort.recording.recording_file import RecordingWriter
 from kohort.recording.redaction import OPAQUE, Redaction
 
-_SASL_HANDSHAKE: Final = KEYS["sasl_handshake"]
-_SASL_AUTHENTICATE: Final = KEYS["sasl_authenticate"]
+_SASL_HANDSHAKE: Final = API_KEYS["sasl_handshake"]
+_SASL_AUTHENTICATE: Final = API_KEYS["sasl_authenticate"]
 
 
 @dataclass(slots=True)

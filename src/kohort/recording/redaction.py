@@ -15,18 +15,18 @@ from typing import Any, Final
 from kohort.errors import KafkaError
 from kohort.protocol.batches import inflate, iterate, replace_records
 from kohort.protocol.framing import MalformedError
+from kohort.protocol.message_classes import API_KEYS
 from kohort.protocol.records import Record, decode, encode
 from kohort.protocol.schema import shape
-from kohort.recording.frames import KEYS
 from kohort.recording.message_fields import class_of
 
-OPAQUE: Final = KEYS["envelope"]
+OPAQUE: Final = API_KEYS["envelope"]
 """The API whose requests contain other requests; its frames are not kept."""
 _SECRETS: Final = frozenset({"auth_bytes", "salt", "salted_password", "hmac"})
 _SECRET_CONFIG: Final = re.compile(r"password|secret|jaas|token|credential|keystore\.key")
 REDACTED_CONFIG: Final = "redacted"
 _WITH_SECRETS: Final = frozenset(
-    KEYS[name]
+    API_KEYS[name]
     for name in (
         "sasl_authenticate",
         "alter_user_scram_credentials",
@@ -39,7 +39,7 @@ _WITH_SECRETS: Final = frozenset(
         "describe_configs",
     )
 )
-_WITH_RECORDS: Final = frozenset(KEYS[name] for name in ("produce", "fetch", "share_fetch"))
+_WITH_RECORDS: Final = frozenset(API_KEYS[name] for name in ("produce", "fetch", "share_fetch"))
 
 
 class Redaction:

@@ -18,7 +18,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.errors import BrokerUnreachableError, UnsupportedVersionError
 from kohort.client.net import Connection, Frame, Wire
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.message_classes import API_NAMES
+from kohort.protocol.message_classes import API_KEYS, API_NAMES
 from kohort.protocol.writing import encode
 from kohort.recording.advertised_addresses import Address, addresses, has_addresses
 from kohort.recording.differences import Difference, differing
@@ -30,7 +30,7 @@ from kohort.recording.events import (
     RecordedRequest,
     RecordedResponse,
 )
-from kohort.recording.frames import KEYS, api_text, decode_request, decode_response, read_head
+from kohort.recording.frames import api_text, decode_request, decode_response, read_head
 from kohort.recording.id_mapping import IdMapping
 from kohort.recording.recording_file import RecordingError, RecordingReader
 
@@ -44,8 +44,8 @@ NUDGE_INTERVAL_S: Final = 0.01
 MAX_DIFFERENCES: Final = 1_000
 """Differences that are kept; further ones are counted."""
 _NO_TIMEOUT_MS: Final = 2**31 - 1
-_JOIN_GROUP: Final = KEYS["join_group"]
-_SASL: Final = frozenset({KEYS["sasl_handshake"], KEYS["sasl_authenticate"]})
+_JOIN_GROUP: Final = API_KEYS["join_group"]
+_SASL: Final = frozenset({API_KEYS["sasl_handshake"], API_KEYS["sasl_authenticate"]})
 
 
 class Pace:

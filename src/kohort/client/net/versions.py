@@ -16,7 +16,7 @@ from kohort.errors import KohortError
 from kohort.protocol.building import request
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.message_classes import (
-    API_NAMES,
+    API_KEYS,
     known_versions,
     load_request_schema,
     load_response_schema,
@@ -25,10 +25,7 @@ from kohort.protocol.packing import skip_tagged_fields
 from kohort.protocol.reading import Read, response_reader
 from kohort.protocol.writing import encode
 
-KEYS: Final[Mapping[str, int]] = {name: key for key, name in API_NAMES.items()}
-"""API keys by Kafka's name in snake case."""
-
-API_VERSIONS: Final = KEYS["api_versions"]
+API_VERSIONS: Final = API_KEYS["api_versions"]
 _HEAD: Final = Struct(">ihhi")
 _int32: Final = Struct(">i").unpack_from
 
@@ -39,11 +36,11 @@ Frame = bytes | bytearray
 @cache
 def supported_versions(api: str) -> tuple[int, int]:
     """Lowest and highest version of an API that kio has. Raises KeyError for an unknown API."""
-    if api not in KEYS:
+    if api not in API_KEYS:
         raise KeyError(
             f"{api!r} is no API of Kafka; names are in snake case, such as 'find_coordinator'"
         )
-    return known_versions(KEYS[api])
+    return known_versions(API_KEYS[api])
 
 
 def common_version(
@@ -53,7 +50,7 @@ def common_version(
     max_version: int | None = None,
 ) -> int | None:
     """The highest common version of client, broker and caller; None if there is none."""
-    if (broker_range := broker_versions.get(KEYS[api])) is None:
+    if (broker_range := broker_versions.get(API_KEYS[api])) is None:
         return None
     client_range = supported_versions(api)
     lowest = max(client_range[0], broker_range[0], min_version)
@@ -73,7 +70,7 @@ def unsupported(
     client_range = supported_versions(api)
     highest = client_range[1] if max_version is None else min(client_range[1], max_version)
     needed_range = f"v{max(client_range[0], min_version)} to v{highest}"
-    broker_range = broker_versions.get(KEYS[api])
+    broker_range = broker_versions.get(API_KEYS[api])
     support = (
         "does not support it"
         if broker_range is None
@@ -126,7 +123,7 @@ class Wire:
 @cache
 def wire(api: str, version: int) -> Wire:
     """The encoding of that version."""
-    key = KEYS[api]
+    key = API_KEYS[api]
     schema = load_request_schema(key, version)
     return Wire(api, key, version, schema.__flexible__)
 

@@ -105,7 +105,7 @@ class ExchangeLog:
             number=entry.number,
             timestamp=entry.began,
             client_id=exchange.client_id,
-            api="" if api is None else "".join(map(str.capitalize, api.name.split("_"))),
+            api="" if api is None else api.kafka_name,
             version=exchange.version,
             request=_request_values(entry),
             outcome=outcome,

@@ -25,12 +25,7 @@ Served: TypeAlias = Coroutine[Any, Any, None] | None
 """What still has to run until a request has ended."""
 
 
-def api_name(api: Api) -> str:
-    """Kafka's name of an API: `OffsetCommit`."""
-    return "".join(map(str.capitalize, api.name.split("_")))
-
-
-_BY_NAME: Final = {api_name(api): api for api in APIS.values()}
+_BY_NAME: Final = {api.kafka_name: api for api in APIS.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +95,7 @@ class Fault:
             arguments.text("group", self.group)
             for api in self.apis:
                 if not names_groups(api):
-                    raise KohortError(f"group={self.group!r}: no {api_name(api)} names a group")
+                    raise KohortError(f"group={self.group!r}: no {api.kafka_name} names a group")
 
     def __str__(self) -> str:
         narrowed = "".join(
@@ -108,7 +103,8 @@ class Fault:
             for name, value in (("group", self.group), ("client_id", self.client_id))
             if value is not None
         )
-        return f"{self.subject or ', '.join(map(api_name, self.apis))}{narrowed} {self.text}"
+        subject = self.subject or ", ".join(api.kafka_name for api in self.apis)
+        return f"{subject}{narrowed} {self.text}"
 
     def state(self) -> "FaultState":
         """The fault at this moment."""
@@ -271,10 +267,12 @@ def find_error(name: str) -> ErrorCode:
 def refusal(api: Api, error: ErrorCode) -> Callable[[Intercepted], Served]:
     """Respond with an error instead of handling the request. Raises KohortError."""
     if api.name not in REFUSABLE:
-        names = join_names((api_name(each) for each in APIS.values() if each.name in REFUSABLE), 99)
+        names = join_names(
+            (each.kafka_name for each in APIS.values() if each.name in REFUSABLE), 99
+        )
         raise KohortError(
-            f"{api_name(api)} cannot be failed with an error, but can be delayed or dropped. These "
-            f"can be failed: {names}"
+            f"{api.kafka_name} cannot be failed with an error, but can be delayed or dropped. "
+            f"These can be failed: {names}"
         )
     return refusing(error)
 

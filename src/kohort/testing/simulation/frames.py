@@ -75,7 +75,9 @@ class MessageReader:
     def _message(self, frame: bytes) -> Message | None:
         if not self._is_response:
             key, version, number, _, body_at = read_header(frame)
-            request = Message(self._host, api_name(key), key, version, number, frame, body_at)
+            request = Message(
+                self._host, ALL_APIS[key].kafka_name, key, version, number, frame, body_at
+            )
             self.unanswered[number] = request
             return request
         number = int.from_bytes(frame[_SIZE_BYTES : 2 * _SIZE_BYTES], "big")
@@ -85,8 +87,3 @@ class MessageReader:
             return None
         key, version = found.api_key, found.version
         return Message(self._host, found.api, key, version, number, frame, request=found)
-
-
-def api_name(api_key: int) -> str:
-    """Kafka's name of an API: `OffsetCommit`."""
-    return "".join(map(str.capitalize, ALL_APIS[api_key].name.split("_")))
