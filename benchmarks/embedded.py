@@ -11,9 +11,9 @@ Each round starts each of them afresh, in a process of its own that stands for a
   session timeout. Others wait for the shortest one that Kafka permits by default, 6 s.
 - memory: what the server adds to that of the test, after that.
 
-The client is confluent-kafka everywhere, with `heartbeat.interval.ms=50`, of which most of the time
-of a first record is. So that of Kohort's own client is told beside. `import kohort.testing`
-is measured in a process that imports nothing else.
+The client is confluent-kafka everywhere, with `heartbeat.interval.ms=50`. It takes most of the time
+of a first record, so there is a column for Kohort's own client. `import kohort.testing` is measured
+in a process that imports nothing else.
 """
 
 import json
@@ -46,7 +46,6 @@ SESSION_MS: Final = 6_000
 """group.min.session.timeout.ms of Apache Kafka."""
 PATIENCE_S: Final = 60.0
 ADMIN_S: Final = 5.0
-NOT_MEASURED: Final = float("nan")
 TOPIC: Final = "orders"
 GROUP: Final = "billing"
 START_MS: Final = 50
@@ -56,16 +55,16 @@ IMPORT_MS: Final = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Of one process; NOT_MEASURED where the server has no such thing."""
+    """Figures of one round; NOT_MEASURED where they do not apply."""
 
     start_ms: float
-    next_start_ms: float = NOT_MEASURED
-    record_ms: float = NOT_MEASURED
-    next_record_ms: float = NOT_MEASURED
-    takeover_ms: float = NOT_MEASURED
-    own_record_ms: float = NOT_MEASURED
-    memory_mb: float = NOT_MEASURED
-    import_ms: float = NOT_MEASURED
+    next_start_ms: float = rounds.NOT_MEASURED
+    record_ms: float = rounds.NOT_MEASURED
+    next_record_ms: float = rounds.NOT_MEASURED
+    takeover_ms: float = rounds.NOT_MEASURED
+    own_record_ms: float = rounds.NOT_MEASURED
+    memory_mb: float = rounds.NOT_MEASURED
+    import_ms: float = rounds.NOT_MEASURED
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -237,7 +236,7 @@ def _takeover(address: str) -> float:
             other = _Member(address)
             _until(lambda: other.has_joined(0.01))
             if other.owns(1):  # nothing is to be taken over
-                return NOT_MEASURED
+                return rounds.NOT_MEASURED
             began = time.monotonic()
         finally:
             owner.kill()

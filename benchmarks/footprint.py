@@ -44,7 +44,6 @@ COLUMNS = (
     Column("per member, B", "member_b"),
     Column("per offset, B", "offset_b"),
 )
-NOT_MEASURED = float("nan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +53,10 @@ class Footprint:
     listening_s: float
     join_ms: float
     idle_mb: float
-    live_mb: float = NOT_MEASURED
-    connection_b: float = NOT_MEASURED
-    member_b: float = NOT_MEASURED
-    offset_b: float = NOT_MEASURED
+    live_mb: float = rounds.NOT_MEASURED
+    connection_b: float = rounds.NOT_MEASURED
+    member_b: float = rounds.NOT_MEASURED
+    offset_b: float = rounds.NOT_MEASURED
 
 
 WHY = {
@@ -141,7 +140,7 @@ def _commit(server: Server, **options: int) -> None:
 
 def _live_bytes(server: Server) -> float:
     if shutil.which("jcmd") is None:
-        return NOT_MEASURED
+        return rounds.NOT_MEASURED
     command = ["jcmd", str(server.pid), "GC.class_histogram"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     last = done.stdout.strip().splitlines()[-1:] or [""]

@@ -42,7 +42,6 @@ COLUMNS: Final = (
     Column("RSS, MB", "resident_mb"),
     Column("stop, s", "stop_s"),
 )
-NOT_MEASURED: Final = float("nan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,8 @@ class Restart:
     """Figures of one start of a server, NOT_MEASURED where one does not apply."""
 
     listening_s: float
-    first_s: float = NOT_MEASURED
-    last_s: float = NOT_MEASURED
+    first_s: float = rounds.NOT_MEASURED
+    last_s: float = rounds.NOT_MEASURED
     cpu_s: float
     resident_mb: float
     stop_s: float
@@ -99,7 +98,7 @@ def _restart(data: Path, *, asks_groups: bool) -> Restart:
     with _server(data) as server:
         address = server.address
         listening_s = time.monotonic() - server.started
-        times = [NOT_MEASURED]
+        times = [rounds.NOT_MEASURED]
         if asks_groups:
             times = [each - server.started for each in asyncio.run(served(address))]
         taken_s, rss_mb = cpu_s(server.process.pid), resident_mb(server.process.pid)

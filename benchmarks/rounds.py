@@ -19,6 +19,8 @@ from benchmarks.servers import SERVERS, Server, start_all
 
 ENOUGH_ROUNDS = 5
 """Medians of fewer are not written to the results."""
+NOT_MEASURED = math.nan
+"""A figure that does not apply to a server, or that a round did not get."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class Samples:
         self._rounds: defaultdict[str, list[Mapping[str, float] | None]] = defaultdict(list)
 
     def add(self, key: str, sample: Any) -> None:
-        """Add a dataclass of figures (NaN: not measured), or None for a failed round."""
+        """Add a dataclass of figures, or None for a failed round."""
         self._rounds[key].append(None if sample is None else asdict(sample))
 
     def median(self, key: str, figure: str) -> float | None:
