@@ -151,18 +151,18 @@ def test_the_period_of_a_group_with_too_many_commits_begins_later(directory, mon
     histories = GroupHistories(directory, most_commits=5)
     parts = histories.parts()
     counts = {each.group: each.commits.num_rows for each in group_histories(directory)}
-    assert {name for part in parts if part.is_shortened for name in part.groups} == {
+    assert {name for part in parts if part.begins_later for name in part.groups} == {
         group for group, count in counts.items() if count > 5
     }
     for part in parts:
         (history,) = histories.read(part)
-        (expected,) = group_histories(directory, part.groups, part.since)
+        (expected,) = group_histories(directory, part.groups, part.begins_later)
         assert history == expected
-        if part.is_shortened:
+        if part.begins_later:
             # Those of one batch have the same time.
             times = history.commits["in_force_time"].to_pylist()
-            assert len(times) - times.count(part.since) < 5 <= len(times)
-            assert history.since == part.since
+            assert len(times) - times.count(part.begins_later) < 5 <= len(times)
+            assert history.since == part.begins_later
 
 
 def test_only_named_groups_are_read(directory):

@@ -74,8 +74,8 @@ def _search_part(
     part: GroupPart,
 ) -> SearchResult:
     result = SearchResult()
-    if part.is_shortened and part.since is not None:
-        result.shortened |= dict.fromkeys(part.groups, part.since)
+    if part.begins_later is not None:
+        result.shortened |= dict.fromkeys(part.groups, part.begins_later)
     for history in histories.read(part):
         _search(result, history, thresholds, ids)
     return result

@@ -135,10 +135,8 @@ class GroupPart:
     groups: tuple[str, ...]
     rows: int
     """About how many rows they have, by what they take in memory."""
-    since: datetime | None
-    """Begin of the period of these groups; None: that of the history."""
-    is_shortened: bool = False
-    """Whether the period begins later, because the group has too many commits."""
+    begins_later: datetime | None = None
+    """Begin of the period of a group that has too many commits for the whole one."""
 
     def narrowed(self, groups: Collection[str]) -> "GroupPart":
         """The part with these groups only."""
@@ -213,13 +211,13 @@ class GroupHistories:
         ]
 
     def _part(self, numbers: tuple[int, ...], groups: tuple[str, ...], rows: int) -> GroupPart:
-        part = GroupPart(numbers, groups, rows, self._since)
+        part = GroupPart(numbers, groups, rows)
         if self._most_commits is None or len(groups) > 1 or rows <= self._most_commits:
             return part
         time = self._time_of_latest(numbers, groups[0], self._most_commits)
         if time is None:
             return part
-        return replace(part, rows=self._most_commits, since=time, is_shortened=True)
+        return replace(part, rows=self._most_commits, begins_later=time)
 
     def _time_of_latest(self, numbers: tuple[int, ...], group: str, count: int) -> datetime | None:
         """When the first of the latest `count` commits of a group came into force.
@@ -276,7 +274,7 @@ class GroupHistories:
         readers = [each for each in of_all if each is not None]
         lags = self._lags(part, readers)
         for group in part.groups:
-            yield self._history(group, part.since, readers, lags)
+            yield self._history(group, self._since_of(part), readers, lags)
 
     def _lags(self, part: GroupPart, readers: Sequence[LogPartitionRows]) -> _Lags:
         commits = pa.concat_tables([each.commits.rows for each in readers])
@@ -284,11 +282,12 @@ class GroupHistories:
         topics: Collection[str] = ()
         if _last_sample(self._snapshot) is not None:
             topics = _topics(commits, earlier, (row for each in readers for row in each.owned()))
-        samples = samples_of(self._files, self._snapshot, topics, part.since, self._until)
-        lag = lags_of(commits, earlier, samples, part.since)
+        since = self._since_of(part)
+        samples = samples_of(self._files, self._snapshot, topics, since, self._until)
+        lag = lags_of(commits, earlier, samples, since)
         return _Lags(
             RowsByGroup(lag, part.groups, ("topic", "partition", "time")),
-            SamplesByTopic(later(samples, part.since)),
+            SamplesByTopic(later(samples, since)),
         )
 
     def _rows(self, number: int, part: GroupPart) -> LogPartitionRows | None:
@@ -296,9 +295,9 @@ class GroupHistories:
         if state is None:
             return None
         period = Period(
-            part.since,
+            self._since_of(part),
             self._until,
-            0 if part.since is None else self._start(part, number, state.next_offset),
+            self._start(part, number, state.next_offset),
             self._cuts.get(number, NO_CUT),
             self._removed_until,
         )
@@ -306,10 +305,13 @@ class GroupHistories:
 
     def _start(self, part: GroupPart, number: int, end: int) -> int:
         """First offset of the period of a part in a log partition, which ends at `end`."""
-        starts = self._starts
-        if part.is_shortened and part.since is not None:
-            starts = self._stored.first_offsets(part.since, [number], is_later=False)
-        return starts.get(number, end)
+        if part.begins_later is not None:
+            starts = self._stored.first_offsets(part.begins_later, [number], is_later=False)
+            return starts.get(number, end)
+        return 0 if self._since is None else self._starts.get(number, end)
+
+    def _since_of(self, part: GroupPart) -> datetime | None:
+        return part.begins_later or self._since
 
     @property
     def _removed_until(self) -> datetime | None:
