@@ -114,16 +114,22 @@ class ExchangeLog:
         )
 
 
-def _request_values(entry: Entry) -> Mapping[str, object] | None:
-    exchange = entry.exchange
+def decoded_request(exchange: Exchange, frame: bytes, body_at: int) -> Any:
+    """The request; None if the server refuses it as malformed, or does not know it."""
     api = APIS.get(exchange.api_key)
-    if entry.frame is None or api is None or not api.serves(exchange.version):
+    if api is None or not api.serves(exchange.version):
         return None
     try:
-        request = decode_request(exchange.api_key, exchange.version, entry.frame, entry.body_at)
+        return decode_request(exchange.api_key, exchange.version, frame, body_at)
     except MalformedError:
         return None
-    return _values(request)
+
+
+def _request_values(entry: Entry) -> Mapping[str, object] | None:
+    if entry.frame is None:
+        return None
+    request = decoded_request(entry.exchange, entry.frame, entry.body_at)
+    return None if request is None else _values(request)
 
 
 def _response_values(entry: Entry) -> Mapping[str, object] | None:

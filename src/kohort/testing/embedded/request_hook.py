@@ -1,17 +1,10 @@
 """Sees each request of an embedded server before it is handled."""
 
-from typing import Any, Final
-
-from kohort.protocol.apis import APIS
-from kohort.protocol.framing import MalformedError
-from kohort.protocol.messages import decode_request
 from kohort.server.net import Dispatch, Exchange
 from kohort.testing.embedded.clients import MEMBER_APIS, Clients
-from kohort.testing.embedded.exchange_log import ExchangeLog
+from kohort.testing.embedded.exchange_log import ExchangeLog, decoded_request
 from kohort.testing.embedded.faults import Faults, Intercepted, Served
 from kohort.testing.embedded.traffic_recorder import Recordings
-
-_UNREADABLE: Final = object()
 
 
 class RequestHook:
@@ -41,9 +34,9 @@ class RequestHook:
         observed.entry = self._log.add(observed, frame, body_at)
         request = None
         if names_members or concerns_faults:
-            request = _decoded(exchange, frame, body_at)
-        if request is _UNREADABLE:  # the server refuses it
-            return dispatch(observed, frame, body_at)
+            request = decoded_request(exchange, frame, body_at)
+            if request is None:  # the server refuses it
+                return dispatch(observed, frame, body_at)
         if not self._clients.admit(observed, request if names_members else None):
             return None
         fault = self._faults.meet(observed, request) if concerns_faults else None
@@ -52,13 +45,3 @@ class RequestHook:
         return fault.effect(
             Intercepted(dispatch, observed, frame, body_at, request, self._faults.stopping)
         )
-
-
-def _decoded(exchange: Exchange, frame: bytes, body_at: int) -> Any:
-    api = APIS.get(exchange.api_key)
-    if api is None or not api.serves(exchange.version):
-        return _UNREADABLE
-    try:
-        return decode_request(exchange.api_key, exchange.version, frame, body_at)
-    except MalformedError:
-        return _UNREADABLE

@@ -1,6 +1,7 @@
 """Recordings of an embedded server: its requests and responses, in the order of the server."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -30,21 +31,17 @@ class TrafficRecorder:
 
     def request(self, connection: Connection, frame: bytes) -> None:
         """A request is about to be handled."""
-        try:
+        with self._noting_failure():
             if connection not in self._numbers:
                 self._numbers[connection] = self._recorder.opened()
                 connection.when_closed(self._closed)
             self._recorder.request(self._numbers[connection], frame)
-        except RecordingError as error:
-            self._failure = str(error)
 
     def response(self, connection: Connection, frame: bytes) -> None:
         """A response is about to be sent."""
-        try:
+        with self._noting_failure():
             if connection in self._numbers:
                 self._recorder.response(self._numbers[connection], frame)
-        except RecordingError as error:
-            self._failure = str(error)
 
     def hung_up(self, connection: Connection) -> None:
         """The server closes the connection instead of a response."""
@@ -52,10 +49,8 @@ class TrafficRecorder:
 
     def advanced(self, seconds: float) -> None:
         """The server's time was advanced."""
-        try:
+        with self._noting_failure():
             self._recorder.advanced(seconds)
-        except RecordingError as error:
-            self._failure = str(error)
 
     def close(self) -> None:
         """Close the file. Raises RecordingError if something was not written."""
@@ -70,8 +65,13 @@ class TrafficRecorder:
         number = self._numbers.pop(connection, None)
         if number is None:  # the recording has ended
             return
-        try:
+        with self._noting_failure():
             self._recorder.closed(number, by_server=by_server)
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
         except RecordingError as error:
             self._failure = str(error)
 
